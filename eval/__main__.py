@@ -48,8 +48,8 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(typed)
     experiment = found(options.name)
     if odd := set(options.only) - {word for words in experiment.choices.values() for word in words}:
-        told = "; ".join(f"{what}: {' '.join(map(repr, words))}" for what, words in experiment.choices.items())
-        parser.error(f"--only: no {', '.join(sorted(odd))} in {options.name}, which has {told}")
+        known = "; ".join(f"{what}: {' '.join(map(repr, words))}" for what, words in experiment.choices.items())
+        parser.error(f"--only: no {', '.join(sorted(odd))} in {options.name}, which has {known}")
     settings = dict(each.partition("=")[::2] for each in options.set)
     if odd := settings.keys() - experiment.settings.keys():
         parser.error(f"--set: {options.name} has no {', '.join(sorted(odd))}, but {' '.join(experiment.settings) or 'nothing'}")
@@ -66,7 +66,7 @@ def main(arguments: list[str] | None = None) -> None:
         try:
             measure(run, results, shown(typed), options.resume)
         except KeyboardInterrupt:
-            raise SystemExit("interrupted; --resume goes on from here, --report-only shows what there is") from None
+            raise SystemExit("interrupted; --resume continues from here, --report-only shows what there is") from None
     records = report(experiment, results, options.quick)
     if options.publish and experiment.publish:
         experiment.publish(records)

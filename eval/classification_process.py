@@ -2,7 +2,7 @@
 
     python -m eval.classification_process JOB FILES      JOB and FILES are JSON objects
 
-A job names its tool (one of TOOLS below) and its settings; FILES tells where the data set lies in each form that a tool reads.
+A job names its tool (one of TOOLS below) and its settings; FILES says where the data set lies in each form that a tool reads.
 Seconds are of the wall clock. Imports are not timed, and neither is what compares to them, the loading of embedx's compiled
 kernels: it trains a few rows beforehand. PECOS runs in an interpreter of its own, without embedx: imports are made where used.
 """
@@ -21,6 +21,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from eval.speed_process import bytes_in, status
 
 Job = dict[str, Any]
 Files = dict[str, str]
@@ -64,20 +66,6 @@ def best(scores: np.ndarray) -> np.ndarray:
     return np.argsort(-scores, axis=1, kind="stable")[:, :TOP]
 
 
-def peak_memory() -> int:
-    """The most bytes that this process had in memory at once; 0 where the system does not tell."""
-    try:
-        lines = Path("/proc/self/status").read_text().splitlines()
-    except OSError:
-        return 0
-    return next((1024 * int(line.split()[1]) for line in lines if line.startswith("VmHWM")), 0)
-
-
-def bytes_in(path: Path) -> int:
-    files = path.rglob("*") if path.is_dir() else [path]
-    return sum(file.stat().st_size for file in files if file.is_file())
-
-
 def sparse(files: Files, watch: Watch, which: str = "XY") -> tuple[Any, Any, Any, Any]:
     """Training features, training labels, test features, test labels, float32 csr."""
     from scipy.sparse import load_npz
@@ -94,7 +82,7 @@ def truth(files: Files) -> Any:
 
 
 def result(watch: Watch, model: Path, top: np.ndarray, files: Files, used: dict[str, Any], package: str) -> Result:
-    """What is told of a peer with any number of labels for each row; `model` is what it saved."""
+    """The result of a peer with any number of labels for each row; `model` is what it saved."""
     return {
         **watch.seconds, "size": bytes_in(model), **precision(top, truth(files)), "rows": len(top), "used": used,
         "version": importlib.metadata.version(package),
@@ -125,8 +113,8 @@ def embedx(job: Job, files: Files, scratch: Path) -> Result:
     with watch.time("prediction"):
         top = np.concatenate([ids for ids, _ in classifier.top_k(test.features, TOP, threads=job["threads"])])
     size = bytes_in(classifier.save(scratch / "model"))
-    told = {**watch.seconds, "size": size, **precision(top, truth(files)), "rows": len(top)}
-    return told | {"used": chosen(job, classifier.settings)}
+    facts = {**watch.seconds, "size": size, **precision(top, truth(files)), "rows": len(top)}
+    return facts | {"used": chosen(job, classifier.settings)}
 
 
 def run(job: Job, data: Any, **other: Any) -> Any:
@@ -195,7 +183,7 @@ def fasttext(job: Job, files: Files, scratch: Path) -> Result:
 
 
 def omikuji(job: Job, files: Files, scratch: Path) -> Result:
-    """Reading and training are one call, whose log tells how long training took. Prediction takes a row at a time."""
+    """Reading and training are one call, whose log says how long training took. Prediction takes a row at a time."""
     import omikuji as peer
 
     watch, settings = Watch(), peer.Model.default_hyper_param()
@@ -218,8 +206,8 @@ def omikuji(job: Job, files: Files, scratch: Path) -> Result:
     with log_of_stderr(scratch / "log"):
         model.save(str(scratch / "model"))
     names = ("n_trees", "linear_loss_type", "linear_c", "linear_eps", "cluster_k", "min_branch_size", "max_depth")
-    told = {name: getattr(settings, name) for name in names}
-    return result(watch, scratch / "model", filled(answers), files, told, "omikuji")
+    facts = {name: getattr(settings, name) for name in names}
+    return result(watch, scratch / "model", filled(answers), files, facts, "omikuji")
 
 
 @contextlib.contextmanager
@@ -248,8 +236,8 @@ def napkinxc(job: Job, files: Files, scratch: Path) -> Result:
     with watch.time("prediction"):
         answers = model.predict(test, top_k=TOP)
     names = ("loss", "optimizer", "liblinear_c", "arity", "max_leaves", "tree_type", "ensemble")
-    told = used(PLT.__init__, job["options"], *names)
-    return result(watch, scratch / "model", filled(answers), files, told, "napkinxc")
+    facts = used(PLT.__init__, job["options"], *names)
+    return result(watch, scratch / "model", filled(answers), files, facts, "napkinxc")
 
 
 def pecos(job: Job, files: Files, scratch: Path) -> Result:
@@ -289,8 +277,8 @@ def linearsvc(job: Job, files: Files, scratch: Path) -> Result:
     with watch.time("prediction"):
         top = seen[best(model.decision_function(test))]
     joblib.dump(model, scratch / "model")
-    told = used(LinearSVC.__init__, job["options"], "C", "loss", "tol")
-    return result(watch, scratch / "model", top, files, told, "scikit-learn")
+    facts = used(LinearSVC.__init__, job["options"], "C", "loss", "tol")
+    return result(watch, scratch / "model", top, files, facts, "scikit-learn")
 
 
 # ---- one label for each row
@@ -383,10 +371,10 @@ def growth(job: Job, files: Files, scratch: Path) -> Result:
     training = Labeled(features, Labels(y.indptr.astype(np.int64), y.indices), job["labels"])
     test, y = generated(job["labels"], job["tested"], 2)
     warm(job, training.rows(np.arange(min(256, len(training)))))
-    before = peak_memory()
+    before = status("VmHWM")
     with watch.time("training"):
         classifier = run(job, training).classifier
-    trained = peak_memory()
+    trained = status("VmHWM")
     with watch.time("prediction"):
         top = np.concatenate([ids for ids, _ in classifier.top_k(test, TOP, threads=job["threads"])])
     return {
@@ -404,7 +392,7 @@ def random_data(rng: np.random.Generator, n: int, d: int, n_labels: int) -> Any:
 
 
 def rows_touched(objective: Any, counts: np.ndarray) -> float:
-    """Output rows that an example with one label meets: all, the mean path of the tree, or the label and the draws."""
+    """Output rows scored for an example with one label: all, the mean path of the tree, or the label and the draws."""
     paths = objective.paths()
     if paths is not None:
         return float(np.average(np.diff(paths.offsets), weights=counts))
@@ -426,5 +414,5 @@ TOOLS = {
 if __name__ == "__main__":
     job, files = json.loads(sys.argv[1]), json.loads(sys.argv[2])
     with tempfile.TemporaryDirectory() as scratch:
-        told = TOOLS[job["tool"]](job, files, Path(scratch))
-        print("\n" + json.dumps({**told, "peak": peak_memory()}))
+        facts = TOOLS[job["tool"]](job, files, Path(scratch))
+        print("\n" + json.dumps({**facts, "peak": status("VmHWM")}))

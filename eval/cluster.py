@@ -18,8 +18,8 @@ from eval import corpus, word_tests
 from eval.cluster_model import Costs, Machines, uses_of, vocabulary_of, words_per_second, zipf
 from eval.experiment import Experiment, Run, in_process
 from eval.page import DASH, number, table, thousands
-from eval.records import Job, Records, Result, has_failed
-from eval.under_test import ClusterSize, distributed_words
+from eval.records import Job, Records, Result
+from eval.under_test import Size, distributed_words
 
 OBJECTIVES = ("ns", "hs", "ar", "ove", "sampled-softmax")
 WORKERS = (1, 2, 4, 8, 16)
@@ -72,15 +72,11 @@ def measure(run: Run, job: Job) -> Result:
 # ---- tables
 
 
-def found(records: Records, **job: Any) -> list[Any]:
-    return [each for each in records.find(**job) if not has_failed(each["result"])]
-
-
 def quality(records: Records) -> str:
     """Each number of workers beside one of the same objective, by held-out log-likelihood and pooled similarity."""
     rows = []
     for objective in OBJECTIVES:
-        alone = found(records, kind="quality", objective=objective, workers=1)
+        alone = records.succeeded(kind="quality", objective=objective, workers=1)
         if not alone:
             continue
         values = [each["result"]["heldout"]["log_likelihood"] for each in alone]
@@ -93,7 +89,7 @@ def quality(records: Records) -> str:
         })  # fmt: skip
         for merges in MERGES:
             for n in WORKERS[1:]:
-                for each in found(records, kind="quality", objective=objective, workers=n, merges=merges)[-1:]:
+                for each in records.succeeded(kind="quality", objective=objective, workers=n, merges=merges)[-1:]:
                     result = each["result"]
                     value = result["heldout"]["log_likelihood"]
                     apart = word_tests.similarity([each], alone)
@@ -117,17 +113,12 @@ def titled(workers: int, threads: int) -> str:
     return f"{workers} worker{'s' * (workers > 1)} × {of}" if workers else f"no cluster, {of}"
 
 
-def seconds_of(records: Records, workers: int, threads: int) -> float | None:
-    of = [each["result"]["seconds"] for each in found(records, kind="run", workers=workers, threads=threads)]
-    return median_of.median(of) if of else None
-
-
 def time(records: Records) -> str:
     """Medians over the runs."""
     rows = []
-    plain = seconds_of(records, 0, 2)
+    plain = records.median("seconds", kind="run", workers=0, threads=2)
     for workers, threads in HOW:
-        of = [each["result"] for each in found(records, kind="run", workers=workers, threads=threads)]
+        of = records.results(kind="run", workers=workers, threads=threads)
         if not of:
             continue
         seconds = median_of.median(each["seconds"] for each in of)
@@ -145,10 +136,8 @@ def time(records: Records) -> str:
 
 def measured(records: Records) -> tuple[Costs, Result] | None:
     """The last costs on record."""
-    of = found(records, kind="costs")
-    if not of:
+    if (last := records.last(kind="costs")) is None:
         return None
-    last = of[-1]["result"]
     names = ("words_per_second", "merged", "added", "gathered", "latency", "row_bytes", "moved")
     return Costs(**{name: last[name] for name in names}), last
 
@@ -177,24 +166,19 @@ def checked(records: Records) -> str:
         return table([])
     cost, result = of
     rows = []
-    alone = median_rate(records, 0, 1)
+    alone = records.median("words_per_second", kind="run", workers=0, threads=1)
     for workers, threads in HOW:
-        each = found(records, kind="run", workers=workers, threads=threads)
-        if workers and each and alone:
-            about = each[-1]["result"]["cluster"]
+        job = {"kind": "run", "workers": workers, "threads": threads}
+        last, real = records.last(**job), records.median("words_per_second", **job)
+        if workers and last and real and alone:
+            about = last["cluster"]
             per_range = float(distributed_words.CHUNK * about.get("chunks_of_range", about.get("stretches_of_range")))
             simulated = here(cost, result, workers, threads, alone, per_range)
-            real = median_of.median(one["result"]["words_per_second"] for one in each)
             rows.append({
                 "how": titled(workers, threads), "simulated, words/s": thousands(simulated),
                 "measured, words/s": thousands(real), "simulated / measured": number(simulated / real, 2),
             })  # fmt: skip
     return table(rows)
-
-
-def median_rate(records: Records, workers: int, threads: int) -> float | None:
-    of = [each["result"]["words_per_second"] for each in found(records, kind="run", workers=workers, threads=threads)]
-    return median_of.median(of) if of else None
 
 
 def here(cost: Costs, result: Result, workers: int, threads: int, alone: float, per_range: float, cores: int = 2) -> float:
@@ -219,14 +203,14 @@ def predicted(records: Records) -> str:
     for text, words in TEXTS.items():
         uses = uses_of(zipf(vocabulary_of(words)), 1e-4, result["draws_per_word"])
         for nodes in NODES:
-            chunk, size = distributed_words.CHUNK, ClusterSize(nodes, CORES)
+            chunk, size = distributed_words.CHUNK, Size(nodes, CORES)
             length = float(chunk * distributed_words.chunks_per_range(None, round(words / chunk), PASSES, len(uses), size))
             row: dict[str, Any] = {"text": text, "machines": str(nodes)}
             for network, bandwidth in NETWORKS.items():
                 rate = words_per_second(cost, Machines(nodes, CORES, bandwidth, ROUND_TRIP, length), uses)
                 hours = PASSES * words / rate / 3600
-                told = f"{hours:.1f} h" if hours >= 1 else f"{60 * hours:.1f} min"
-                row[network] = f"{rate / (nodes * CORES * cost.words_per_second):.2f}; {told}"
+                duration = f"{hours:.1f} h" if hours >= 1 else f"{60 * hours:.1f} min"
+                row[network] = f"{rate / (nodes * CORES * cost.words_per_second):.2f}; {duration}"
                 row["words of a range"] = f"{length / 1e6:.0f} M"
             rows.append(row)
     return table(rows)

@@ -14,7 +14,7 @@ import math
 import numpy as np
 
 IN_FLIGHT = 2  # ranges of a worker: one that it trains, and one that is merged
-RANGES = 60  # of each worker that are simulated: what comes after goes on alike
+RANGES = 60  # of each worker that are simulated: later ranges are alike
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,16 +66,16 @@ def words_per_second(costs: Costs, machines: Machines, uses: np.ndarray) -> floa
 
     trained = [trains * (1 + k / machines.workers) for k in range(machines.workers)]  # not all at the same moment
     last_merged = [0.0] * machines.workers
-    told = [0] * machines.workers  # ranges that were added when a worker asked last
+    seen = [0] * machines.workers  # ranges that were added when a worker asked last
     n_added, end = 0, 0.0
     events = [(at, k, "ask", 0.0) for k, at in enumerate(trained)]  # when, who, what, how many rows
     heapq.heapify(events)
     while n_added < RANGES * machines.workers:
         now, k, what, rows = heapq.heappop(events)
         if what == "ask":
-            rows, told[k] = others(n_added - told[k]) if machines.workers > 1 else 0.0, n_added
-            heapq.heappush(events, (use("head", now + call, costs.gathered * rows), k, "tell", rows))
-        elif what == "tell":
+            rows, seen[k] = others(n_added - seen[k]) if machines.workers > 1 else 0.0, n_added
+            heapq.heappush(events, (use("head", now + call, costs.gathered * rows), k, "reply", rows))
+        elif what == "reply":
             n_bytes = costs.row_bytes * rows
             arrives = use("down", now, n_bytes / machines.bandwidth) + call + costs.moved * n_bytes
             heapq.heappush(events, (arrives + costs.merged * own, k, "send", own))

@@ -219,6 +219,6 @@ def of_calls() -> dict[str, float]:
 KINDS = {"quality": quality, "run": run, "costs": costs}
 
 if __name__ == "__main__":
-    asked = json.loads(sys.argv[1])
-    found = KINDS[asked["kind"]](asked, json.loads(sys.argv[2]))
+    job = json.loads(sys.argv[1])
+    found = KINDS[job["kind"]](job, json.loads(sys.argv[2]))
     print(json.dumps(found, default=lambda value: value.tolist() if isinstance(value, np.ndarray) else float(value)))

@@ -7,7 +7,7 @@ held against, each at the best of a few penalties on the very rows that are scor
 
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy as np
 from eval.defaults_data import halves
 from eval.experiment import Experiment, Run, say
 from eval.page import listed, table
-from eval.records import Job, Record, Records, Result, has_failed
+from eval.records import Job, Records, Result
 from eval.under_test import ClassifySettings, classification, new_objective, objectives
 
 SECTIONS = {
@@ -36,6 +36,7 @@ ABOUT = {
     "tags": "generated: many labels a row, binary features",
 }  # fmt: skip
 SEVERAL = ("bibtex", "eurlex", "tags")
+LINEAR = ("LinearSVC", "LogisticRegression")
 FIRST = ("softmax", "ova", "margin", "ns", "hs", "ar", "ove", "implicit", "ldgs")  # exact losses, and the six
 CONTENDERS = (*FIRST, "mips", "nce", "sampled-softmax", "umax", "bouchard", "ar-probit", "ar-logistic", "sgd-double-sum")
 FORMER: Job = {"epochs": 10, "bias": "zero", "learning_rate": 0.1, "initial_gradient": 0.0}  # what all had before
@@ -51,8 +52,7 @@ def jobs(run: Run) -> Iterator[Job]:
             if name not in run.chosen("set"):
                 continue
             if "scikit-learn" in run.chosen("contender"):
-                yield {"set": name, "tool": "LinearSVC"}
-                yield {"set": name, "tool": "LogisticRegression"}
+                yield from ({"set": name, "tool": tool} for tool in LINEAR)
             for objective in CONTENDERS:
                 if objective in run.chosen("contender"):
                     for defaults in ("now", "before"):
@@ -73,8 +73,8 @@ def measure(run: Run, job: Job) -> Result:
     except Exception as error:
         return {"error": f"{type(error).__name__}: {error}"}
     metrics = trained.classifier.evaluate(test, threads=job["threads"])
-    told = ("epochs", "batch_size", "learning_rate", "optimizer", "sampler", "bias", "l2", "negatives")
-    used = {name: value for name in told if (value := trained.classifier.settings.get(name)) is not None}
+    names = ("epochs", "batch_size", "learning_rate", "optimizer", "sampler", "bias", "l2", "negatives")
+    used = {name: value for name in names if (value := trained.classifier.settings.get(name)) is not None}
     return {
         **{name: float(metrics[name]) for name in ("p@1", "p@3", "p@5", "log_likelihood") if name in metrics},
         "seconds": trained.outcome.seconds, "settings": used, "lowered_rates": trained.outcome.lowered_rates,
@@ -163,19 +163,19 @@ def likelihood(model: Any, test: Any) -> float:
 
 
 def result_of(records: Records, **job: Any) -> Result | None:
-    found: list[Record] = [each for each in records.find(**job) if not has_failed(each["result"])]
-    return found[-1]["result"] if found and "left_out" not in found[-1]["result"] else None
+    found = records.last(**job)
+    return None if found is None or "left_out" in found else found
 
 
 def reference(records: Records, name: str) -> float | None:
-    found = [result_of(records, set=name, tool=tool) for tool in ("LinearSVC", "LogisticRegression")]
+    found = [result_of(records, set=name, tool=tool) for tool in LINEAR]
     return max((each["p@1"] for each in found if each), default=None)
 
 
 def precisions(section: str, records: Records) -> str:
     """P@1 by objective and set, with the former defaults' in brackets; in bold what misses the target."""
     rows = [{"": tool} | {name: shown(result_of(records, set=name, tool=tool), "p@1") for name in SECTIONS[section]}
-            for tool in ("LinearSVC", "LogisticRegression")]  # fmt: skip
+            for tool in LINEAR]  # fmt: skip
     for objective in CONTENDERS:
         row = {"": f"`{objective}`"}
         for name in SECTIONS[section]:
@@ -188,8 +188,8 @@ def precisions(section: str, records: Records) -> str:
     return table(rows)
 
 
-def shown(result: Result | None, measure: str) -> str:
-    return f"{result[measure]:.3f}" if result and measure in result else ""
+def shown(result: Result | None, measure: str, digits: int = 3) -> str:
+    return f"{result[measure]:.{digits}f}" if result and measure in result else ""
 
 
 def relative(records: Records) -> str:
@@ -207,48 +207,36 @@ def relative(records: Records) -> str:
 def likelihoods(records: Records) -> str:
     """Of data with one label a row; scores of `margin`, `ldgs` and `mips` were not trained to be log-probabilities."""
     names = [name for name in ABOUT if name not in SEVERAL]
-    rows = [{"": "LogisticRegression"} | {
-        name: shown(result_of(records, set=name, tool="LogisticRegression"), "log_likelihood") for name in names
-    }]  # fmt: skip
-    for objective in CONTENDERS:
-        found = {name: result_of(records, set=name, objective=objective, defaults="now") for name in names}
-        rows.append({"": f"`{objective}`"} | {name: shown(each, "log_likelihood") for name, each in found.items()})
-    return table(rows)
+    return table([
+        {"": who} | {name: shown(result_of(records, set=name, **job), "log_likelihood") for name in names}
+        for who, job in WHO.items() if who != "LinearSVC"
+    ])  # fmt: skip
+
+
+WHO: dict[str, Job] = {tool: {"tool": tool} for tool in LINEAR} | {
+    f"`{name}`": {"objective": name, "defaults": "now"} for name in CONTENDERS
+}  # fmt: skip
 
 
 def several(records: Records) -> str:
     """P@3 and P@5 of data with several labels."""
-    rows = []
-    for who in ("LinearSVC", "LogisticRegression", *CONTENDERS):
-        key = {"tool": who} if who in ("LinearSVC", "LogisticRegression") else {"objective": who, "defaults": "now"}
-        row = {"": who if "tool" in key else f"`{who}`"}
-        for name in SEVERAL:
-            found = result_of(records, set=name, **key)
-            row |= {f"{name} P@{k}": shown(found, f"p@{k}") for k in (3, 5)}
-        rows.append(row)
-    return table(rows)
+    return table([
+        {"": who} | {f"{name} P@{k}": shown(result_of(records, set=name, **job), f"p@{k}") for name in SEVERAL for k in (3, 5)}
+        for who, job in WHO.items()
+    ])  # fmt: skip
 
 
 def seconds(records: Records) -> str:
-    rows = []
-    for who in ("LinearSVC", "LogisticRegression", *CONTENDERS):
-        key = {"tool": who} if who in ("LinearSVC", "LogisticRegression") else {"objective": who, "defaults": "now"}
-        row = {"": who if "tool" in key else f"`{who}`"}
-        for name in ABOUT:
-            found = result_of(records, set=name, **key)
-            row[name] = f"{found['seconds']:.1f}" if found else ""
-        rows.append(row)
-    return table(rows)
+    return table([
+        {"": who} | {name: shown(result_of(records, set=name, **job), "seconds", 1) for name in ABOUT}
+        for who, job in WHO.items()
+    ])  # fmt: skip
 
 
 def sets(records: Records) -> str:
     lines = []
     for name, about in ABOUT.items():
-        found = [
-            f"{tool} C {each['c']:g}/|x|²"
-            for tool in ("LinearSVC", "LogisticRegression")
-            if (each := result_of(records, set=name, tool=tool))
-        ]
+        found = [f"{tool} C {each['c']:g}/|x|²" for tool in LINEAR if (each := result_of(records, set=name, tool=tool))]
         lines.append(f"`{name}`: {about}" + (f"; {', '.join(found)}" if found else ""))
     return listed(lines)
 
@@ -266,11 +254,6 @@ def settings(records: Records) -> str:
     return listed(lines)
 
 
-def where_measured(tell: Callable[[Records], str]) -> Callable[[Records], str]:
-    """The table, or that there is nothing to tell."""
-    return lambda records: tell(records) if records.by_job else "Not measured."
-
-
 def prepare(run: Run) -> dict[str, Any]:
     if not run.has_data:
         say("the data: name the folder by --data DIR, or set EMBEDX_DATA")
@@ -286,22 +269,18 @@ EXPERIMENT = Experiment(
         "contender": ("scikit-learn", *CONTENDERS),
     },
     packages=("scipy", "scikit-learn"),
-    mixed=True,  # every run has one thread, and what is told is quality
+    mixed=True,  # every run has one thread, and only quality is reported
     prepare=prepare,
     jobs=jobs,
     measure=measure,
     tables={
-        name: where_measured(tell)
-        for name, tell in {
-            "sets": sets,
-            "tuned": partial(precisions, "tuned"),
-            "unseen": partial(precisions, "unseen"),
-            "relative": relative,
-            "several": several,
-            "likelihoods": likelihoods,
-            "seconds": seconds,
-            "settings": settings,
-        }.items()
+        "sets": sets,
+        **{name: partial(precisions, name) for name in SECTIONS},
+        "relative": relative,
+        "several": several,
+        "likelihoods": likelihoods,
+        "seconds": seconds,
+        "settings": settings,
     },
     plots={},
 )

@@ -29,7 +29,7 @@ class Experiment:
     settings  what --set changes; `quick` has those of a trial run
     prepare   brings the data into the forms that the tools read; what is to be known of the `corpus` or the `data`
     jobs      what to measure, in order. A job holds every setting that its result depends on; it may depend on the results of
-              those before it, which are on record when the next one is asked for
+              those before it, which are on record when the next one is requested
     measure   the result of a job
     tables    the parts of the page, by name, from the records alone; plots likewise, by what is added to the page's name
     mixed     whether records of several environments stand in one table
@@ -84,14 +84,14 @@ class Run:
         return word in self.only
 
     def need(self, peer: str, package: str) -> bool:
-        """Whether a peer is installed. Where it is not, a trial run goes on without it and any other ends."""
+        """Whether a peer is installed. Where it is not, a trial run continues without it and any other ends."""
         if version_of(package) is not None:
             return True
-        told = f'{peer} is not installed: pip install "embedx[peers]"'
+        message = f'{peer} is not installed: pip install "embedx[peers]"'
         if not self.quick:
-            raise SystemExit(f"{told}, or choose the others by --only")
+            raise SystemExit(f"{message}, or choose the others by --only")
         if peer not in self.warm:
-            say(f"{told}; left out")
+            say(f"{message}; left out")
             self.warm.add(peer)
         return False
 
@@ -165,7 +165,7 @@ def in_process(module: str, job: Job, files: dict[str, str], python: str = sys.e
     )  # fmt: skip
     if done.returncode:
         lines = [line for line in done.stderr.splitlines() if line.strip()]
-        return {"error": lines[-1][:300] if lines else f"ended with status {done.returncode}", "told": done.stderr[-3000:]}
+        return {"error": lines[-1][:300] if lines else f"ended with status {done.returncode}", "stderr": done.stderr[-3000:]}
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
 

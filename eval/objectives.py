@@ -49,6 +49,7 @@ from eval.objectives_compared import (
 )
 from eval.page import DASH, MEGABYTE, figure, number, table, target, thousands
 from eval.records import Job, Record, Records, Result
+from eval.speed_process import status
 from eval.under_test import (
     Silent,
     TextSettings,
@@ -93,7 +94,7 @@ def jobs(run: Run) -> Iterator[Job]:
     threads, epochs = {"threads": own.threads}, {"epochs": own.epochs}
     for part in run.chosen("part"):
         for name in dict.fromkeys([REFERENCE, *chosen] if part == "rows" else chosen):
-            if part != "exact" and meets_all_rows(name):
+            if part != "exact" and takes_all_rows(name):
                 continue
             if part == "time":
                 yield from timed_jobs(run, name)
@@ -152,8 +153,8 @@ def own_epochs(run: Run) -> list[int]:
     return [int(epochs) for epochs in str(run.settings.tried).split("/")]
 
 
-def meets_all_rows(objective: str) -> bool:
-    """Whether an objective is made to meet every row, so that it is measured only where the vocabulary is small."""
+def takes_all_rows(objective: str) -> bool:
+    """Whether an objective is defined on every row, so that it is measured only where the vocabulary is small."""
     return bool(objectives.find(objective).samplers()[0] == "all")
 
 
@@ -165,7 +166,7 @@ def defaults(objective: str) -> dict[str, Any]:
 
 
 def rows_of_reference(records: Records, objective: str) -> Job:
-    """Options that make an objective meet as many drawn rows as the reference did, as often shared."""
+    """Options that make an objective score as many drawn rows as the reference did, as often shared."""
     if objective == REFERENCE or "negatives" not in objectives.find(objective).Settings().record():
         return {}
     settings = records.find(part="rows", objective=REFERENCE)[-1]["result"]["settings"]
@@ -200,13 +201,13 @@ def trained(run: Run, objective: str, options: Job, text: str) -> Result:
     places = ["--output", str(model), "--overwrite", "--cache-dir", str(run.folder / "tokens"), "--log-json", str(log)]
     command = [sys.executable, "-m", "embedx", "train", str(run.folder / text), "--objective", objective, *typed, *places]
     begun = time.perf_counter()
-    code, told, complaints, peak = watched([*command, "--json"], log)
+    code, output, complaints, peak = watched([*command, "--json"], log)
     whole = time.perf_counter() - begun
     if code == DIVERGED:
         return {"diverged": complaints.strip().splitlines()[-1].removeprefix("embedx: ")}
     if code:
-        raise SystemExit(f"{complaints[-3000:]}\n`embedx train --objective {objective}` failed; --resume goes on from here")
-    facts = json.loads(told.splitlines()[-1])
+        raise SystemExit(f"{complaints[-3000:]}\n`embedx train --objective {objective}` failed; --resume continues from here")
+    facts = json.loads(output.splitlines()[-1])
     if "learning_rate_lowered" in facts:
         return {"diverged": f"the learning rate was lowered to {facts['learning_rate_lowered'][-1]:.3g}"}
     kept = ("settings", "epochs", "seconds", "words_per_second", "words")
@@ -215,7 +216,7 @@ def trained(run: Run, objective: str, options: Job, text: str) -> Result:
     if "heldout" in facts:
         vectors = load(model)
         result["heldout"] = facts["heldout"] | by_group(likelihood(run, vectors, text))
-        answers = words.score(vectors, asked(run))
+        answers = words.score(vectors, test_sets(run))
         result["scores"] = {each.test.name: each.score for each in answers}
         result |= word_tests.pooled(answers) | objectives_rates.spread_of_lengths(vectors.vectors)
     return result
@@ -232,7 +233,7 @@ def watched(command: list[str], log: Path) -> tuple[int, str, str, int]:
         process = subprocess.Popen(command, stdout=out, stderr=err, cwd=ROOT)
         try:
             while process.poll() is None:
-                seen.append((time.time(), peak_rss(process.pid)))
+                seen.append((time.time(), status("VmHWM", process.pid)))
                 time.sleep(LOOK)
         finally:
             process.kill()  # where we were interrupted
@@ -242,19 +243,7 @@ def watched(command: list[str], log: Path) -> tuple[int, str, str, int]:
     return process.returncode, *(file.read_text("utf-8", errors="replace") for file in outputs), peak
 
 
-def peak_rss(pid: int) -> int:
-    """The most memory a process ever had resident, in bytes; 0 where there is no /proc or the process is gone.
-
-    The operating system's own account, getrusage, begins with the memory of the parent.
-    """
-    try:
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    except OSError:
-        return 0
-    return next((1024 * int(line.split()[1]) for line in lines if line.startswith("VmHWM:")), 0)
-
-
-def asked(run: Run) -> list[Any]:
+def test_sets(run: Run) -> list[Any]:
     """The tests; those in the data only where it holds them."""
     data = run.data if run.has_data else None
     if missing := word_tests.POOLED.keys() - word_tests.pair_files(data).keys():
@@ -263,7 +252,7 @@ def asked(run: Run) -> list[Any]:
 
 
 def likelihood(run: Run, vectors: Any, text: str) -> Any:
-    """What `embedx train` told as `heldout`, with the log-probability of each pair: the same text held out, the same pairs."""
+    """What `embedx train` printed as `heldout`, with the log-probability of each pair: the same held-out pairs."""
     options = vectors.settings
     settings, vocabulary = TextSettings.from_options(options), VocabularySettings.from_options(options)
     with encode([str(run.folder / text)], settings, Silent(), run.folder / "tokens") as encoded:
@@ -303,8 +292,8 @@ def of_part(part: str, records: Records) -> str:
         row["rank"] = stands[name].rank
         if part == "exact":
             row["share of the gap"] = "-" if share is None else f"{100 * share:.1f} %"
-            row[f"minus {EXACT}"] = told(beside_exact[name].behind if exact else None)
-        row[f"minus {REFERENCE}"] = told(stands[name].behind if REFERENCE in stands else None)
+            row[f"minus {EXACT}"] = with_error(beside_exact[name].behind if exact else None)
+        row[f"minus {REFERENCE}"] = with_error(stands[name].behind if REFERENCE in stands else None)
         row |= {
             "after temperature": number(mean(each, "heldout", "calibrated")),
             "T": number(mean(each, "heldout", "temperature"), 2),
@@ -336,7 +325,7 @@ def equal_time(records: Records) -> str:
         row = {
             "rank": stand.rank, "objective": f"`{name}`", "epochs": f"{mean(best, 'epochs'):.1f}",
             "s": f"{mean(best, 'seconds'):.0f}", "log-likelihood": number(stand.score.value),
-            "minus the first": told(stand.behind), "not told apart from": ", ".join(same) or "-",
+            "minus the first": with_error(stand.behind), "not told apart from": ", ".join(same) or "-",
             "validation": number(float(np.mean([mean_of(each, VALIDATION) for each in best]))),
             "pooled similarity": number(mean(best, "pooled", "score")),
             "rank by it": similar[name].rank if name in similar else DASH,
@@ -360,12 +349,12 @@ def score(runs: list[Record], test: str, measure: str) -> str:
     return "-" if math.isnan(value) else str(word_report.shown(measure, value))
 
 
-def told(difference: Any) -> str:
+def with_error(difference: Any) -> str:
     return "-" if difference is None else f"{difference.value:+.3f} ± {difference.error:.3f}"
 
 
 def equal_rows(records: Records) -> str:
-    """Words per second where each objective meets as many rows as the reference."""
+    """Words per second where each objective scores as many rows as the reference."""
     rows, runs = [], newest(records, "rows")
     for name, of in runs.items():
         result, ratio = of[-1]["result"], slower(runs, name)
@@ -397,7 +386,7 @@ def conditions(records: Records) -> str:
 
 
 def ahead(records: Records) -> str:
-    """In each part the likeliest, which are several where they are not told apart, and who beats the reference."""
+    """In each part the likeliest, several if the difference is not significant, and who beats the reference."""
     rows = []
     for part in ("time", "epochs", "exact"):
         runs, half = (best_points(records), TEST) if part == "time" else (newest(records, part), None)
@@ -442,7 +431,7 @@ def targets(records: Records) -> str:
         difference = statistics.standings(likelihood_of, theirs)[ours].behind
         found.append(target(
             f"at equal time one of {quoted[0]} is significantly likelier than each of {quoted[1]}",
-            f"`{ours}` minus `{theirs}` {told(difference)}", statistics.orders(likelihood_of)[ours, theirs] > 0,
+            f"`{ours}` minus `{theirs}` {with_error(difference)}", statistics.orders(likelihood_of)[ours, theirs] > 0,
         ))  # fmt: skip
     return table(found)
 
@@ -489,42 +478,22 @@ def beneath(value: float, floor: float) -> str:
 
 
 def scatter(axes: Any, points: dict[str, tuple[float, float]]) -> None:
-    """The points, each with its name at the first place about it where no other point or name is."""
+    """The points, each with its name, above and below in turn from left to right."""
     axes.scatter(*zip(*points.values(), strict=True), zorder=3)
     axes.margins(0.12)
     axes.grid(alpha=0.3)
-    axes.figure.draw_without_rendering()  # settles the scales
-    places = {name: axes.transData.transform(point) for name, point in points.items()}
-    from matplotlib.text import Text
-
-    inside, taken = axes.get_window_extent(), list[Any]()
-    for name, point in points.items():
-        for dx, dy in offsets():
-            side = "left" if dx > 0 else "right" if dx < 0 else "center"
-            line = {"arrowstyle": "-", "alpha": 0.4} if max(abs(dx), abs(dy)) > 12 else None
-            label = axes.annotate(name, point, (dx, dy), textcoords="offset points", ha=side, va="center", fontsize=9,
-                                  arrowprops=line)  # fmt: skip
-            label.get_window_extent()  # puts the label into its place;
-            box = Text.get_window_extent(label)  # the words without the line
-            fits = inside.contains(box.x0, box.y0) and inside.contains(box.x1, box.y1)
-            free = not any(box.overlaps(other) for other in taken)
-            if fits and free and not any(box.padded(6).contains(*place) for of, place in places.items() if of != name):
-                taken.append(box)
-                break
-            label.remove()
-
-
-def offsets() -> Iterator[tuple[float, float]]:
-    """Places of a name about its point, in points of 1/72 inch, the nearest first."""
-    for far in range(8, 160, 8):
-        yield from ((far, 0), (-far, 0), (0, far), (0, -far), (far, far), (-far, far), (far, -far), (-far, -far))
+    for order, (name, point) in enumerate(sorted(points.items(), key=lambda each: each[1])):
+        up = 8 + 10 * (order // 2 % 2)
+        axes.annotate(
+            name, point, (0, up if order % 2 else -up), textcoords="offset points", ha="center", va="center", fontsize=9
+        )
 
 
 # ---- publishing
 
 
 def published(records: Records) -> dict[str, Any]:
-    """What embedx tells of its objectives: the numbers of the part at equal epochs, means over the seeds."""
+    """What embedx prints of its objectives: the numbers of the part at equal epochs, means over the seeds."""
     runs, about = newest(records, "epochs"), records.environment["corpus"]
     if not finished(runs) or records.quick:
         raise SystemExit(f"{records.path}: nothing of the part `epochs` to publish; measure it first, without --quick")

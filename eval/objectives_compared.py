@@ -35,7 +35,7 @@ def seed_of(each: Record) -> int:
 
 
 def apart_from_seed(each: Record) -> Job:
-    """The options, with the seed told only by whether there is one: without, what was held out was pieces of pages."""
+    """The options, of the seed only whether there is one: without, what was held out was pieces of pages."""
     options = each["job"]["options"]
     return {**options, "seed": "seed" in options}
 

@@ -64,10 +64,10 @@ def thousands(value: float) -> str:
     return f"{round(value, -3):,.0f}"
 
 
-def beside(what: str, paper: float | None, ours: float | None, digits: int = 3, told: str | None = None) -> dict[str, str]:
+def beside(what: str, paper: float | None, ours: float | None, digits: int = 3, shown: str | None = None) -> dict[str, str]:
     """The columns of one measure: the paper's number, ours, and the difference."""
     difference = DASH if paper is None or ours is None else f"{ours - paper:+.{digits}f}"
-    return {f"{what}: paper": number(paper, digits), "ours" + f" {what}": told or number(ours, digits),
+    return {f"{what}: paper": number(paper, digits), "ours" + f" {what}": shown or number(ours, digits),
             f"{what}: difference": difference}  # fmt: skip
 
 

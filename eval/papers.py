@@ -50,8 +50,8 @@ def load(data: Path, name: str, quick: bool = False) -> tuple[Any, Any]:
 def fit(
     training: Any, objective: str, options: dict[str, Any], *, start: Any = None, watch: Callable[..., Any] | None = None
 ) -> Any:
-    """Train one classifier; `options` are settings of the task, the objective and the sampler together, `start` a run to go on
-    from. It has the rate that was asked for, or `DivergedError` is raised.
+    """Train one classifier; `options` are settings of the task, the objective and the sampler together, `start` a run to
+    continue. It has the given rate, or `DivergedError` is raised.
     """
     options = AS_MEASURED | options
     found = objectives.find(objective)

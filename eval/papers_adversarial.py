@@ -324,11 +324,11 @@ def tuning(records: Records) -> str:
     rows: dict[tuple[str, str], list[str]] = {}
     for each in records.find(what="tuning"):
         job, achieved = each["job"], score(each["result"])
-        told = f"{job['rate']:g}, {job['penalty']:g}: {number(achieved) if math.isfinite(achieved) else 'diverged'}"
-        rows.setdefault((job["data"], job["contender"]), []).append(told)
+        shown = f"{job['rate']:g}, {job['penalty']:g}: {number(achieved) if math.isfinite(achieved) else 'diverged'}"
+        rows.setdefault((job["data"], job["contender"]), []).append(shown)
     return table([
-        {"data": name, "contender": f"`{contender}`", "rate, penalty: achieved": "; ".join(told)}
-        for (name, contender), told in rows.items()
+        {"data": name, "contender": f"`{contender}`", "rate, penalty: achieved": "; ".join(shown)}
+        for (name, contender), shown in rows.items()
     ])  # fmt: skip
 
 
@@ -337,11 +337,11 @@ def targets(records: Records) -> str:
     for name, what in itertools.product(DATA, ("accuracy", "log-likelihood")):
         found = curves(records, name)
         first, when = times(found, "uniform", what), times(found, "adversarial", what)
-        told = (
+        shown = (
             f"{level_of(found, what):.3f} after seconds: uniform noise {spread(first, 1)}, adversarial noise {spread(when, 1)}"
         )
         promise = f"{name}: uniform noise's best {what} less one standard error in a tenth of its time"
-        rows.append(target(promise, told if first and when else None, sum(when) <= sum(first) / 10))
+        rows.append(target(promise, shown if first and when else None, sum(when) <= sum(first) / 10))
     found = curves(records, "eurlex")
     exact, uniform = (highest(found.get(contender, []), "accuracy") for contender in ("softmax", "uniform"))
     promise = "eurlex: exact softmax more accurate than uniform noise (paper, on EURLex-4K: 0.336 and 0.264)"

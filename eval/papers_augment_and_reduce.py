@@ -324,9 +324,9 @@ def table_3(name: str, records: Records) -> str:
                                        for key in ("log_likelihood_clamped", "log_likelihood", "accuracy"))  # fmt: skip
             rows.append({
                 "method": title,
-                **beside("clamped", of.log_likelihood.get(method), statistics.fmean(clamped), told=spread(clamped)),
+                **beside("clamped", of.log_likelihood.get(method), statistics.fmean(clamped), shown=spread(clamped)),
                 "ours unclamped": spread(free),
-                **beside("accuracy", of.accuracy.get(method), statistics.fmean(accuracy), told=spread(accuracy)),
+                **beside("accuracy", of.accuracy.get(method), statistics.fmean(accuracy), shown=spread(accuracy)),
                 "runs": len(found),
             })  # fmt: skip
     return table(rows)
@@ -387,10 +387,10 @@ def toy_table(records: Records) -> str:
 def why(records: Records) -> str:
     """Each variant beside the protocol's run of the same seed."""
     return table([
-        {"method": METHODS[method], "changed": told, "paper": number(DATA["bibtex"].log_likelihood[method]),
+        {"method": METHODS[method], "changed": change, "paper": number(DATA["bibtex"].log_likelihood[method]),
          "ours, clamped": number(found["log_likelihood_clamped"]), "accuracy": number(found["accuracy"]),
          "bound of the last epoch": number(-found["loss"])}
-        for method, variants in WHY.items() for told, changes in [("as in table 3", RANDOM), *variants]
+        for method, variants in WHY.items() for change, changes in [("as in table 3", RANDOM), *variants]
         if (found := records.get(one("bibtex", method, 1, records.quick, **changes)))
     ])  # fmt: skip
 

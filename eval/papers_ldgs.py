@@ -8,7 +8,7 @@
     growth       the same: what one iteration takes, exactly and with found rows, on more and more words
     recall       how much of the gradient is on the rows that would be found, by blocks and rows looked at
 
-What a run trains on is cut into legs, each a call of `classification.train` that goes on from the one before. Measuring takes
+What a run trains on is cut into legs, each a call of `classification.train` that continues the one before. Measuring takes
 place between legs and does not count as training.
 """
 
@@ -61,7 +61,7 @@ OPTIMIZERS = {
 }
 RATES = {"adagrad": (0.03, 0.1, 0.3), "sgd": (0.1, 1.0, 10.0)}  # and on by STEP where the best one is at an end
 STEP = {"adagrad": 3.0, "sgd": 10.0}
-KEPT = "adagrad"  # what is measured unless another is asked for, and what recall is measured on
+KEPT = "adagrad"  # what is measured unless another is chosen, and what recall is measured on
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Task:
 
     multilabel: bool
     measure: str  # what is drawn and judged
-    tuned_by: str  # what rates are chosen by, which must tell them apart after little training
+    tuned_by: str  # what rates are chosen by, which must differ after little training
     tuned_on: float  # on this share of the rows, once through
     epochs: tuple[float, ...]  # when to measure; the last is the end
     smoothing: float
@@ -109,14 +109,14 @@ FULL = {
     "validation": 5_000,  # rows by which rates are chosen
     "curve_rows": 10_000,  # test rows between legs; at the end all of them
     "recall_rows": 200,
-    "most_rates": 7,
+    "max_rates": 7,
     "n_words": 20_000,  # of the section words: so many that an exact iteration takes seconds
     "growing": (20_000, 77_000, 200_000),  # words of the section growth
 }
 QUICK = {
     "seconds": 1.0, "rate_seconds": 0.1, "positions": (3_000, 300, 0.1), "identities": 300, "documents": (1_000, 2_000, 500),
     "speed_faces": (2_000,), "timed": 100, "repetitions": 1, "validation": 300, "curve_rows": 300, "recall_rows": 20,
-    "most_rates": 4, "n_words": 200, "growing": (100, 200),
+    "max_rates": 4, "n_words": 200, "growing": (100, 200),
 }  # fmt: skip
 
 
@@ -150,7 +150,7 @@ def curve_jobs(run: Run, section: str) -> Iterator[Job]:
                 yield from (key | {"what": "rate", "rate": rate} for rate in rates)
                 tried, rates = achieved(run.records, key), []
                 best = best_rate(tried)
-                if len(tried) < run.settings.most_rates and best in (min(tried), max(tried)):
+                if len(tried) < run.settings.max_rates and best in (min(tried), max(tried)):
                     rates = [float(f"{best / STEP[optimizer] if best == min(tried) else best * STEP[optimizer]:.1g}")]
             yield key | {"what": "curve"}
 
@@ -257,7 +257,7 @@ def legs(n: int, epochs: tuple[float, ...], seed: int) -> Iterator[tuple[float, 
 
 
 def curve(
-    data: Any, contender: Contender, options: dict[str, Any], epochs: tuple[float, ...], most_seconds: float,
+    data: Any, contender: Contender, options: dict[str, Any], epochs: tuple[float, ...], max_seconds: float,
     measure: Callable[[Any], dict[str, float]],
 ) -> tuple[list[dict[str, float]], Any]:  # fmt: skip
     """What is measured after each leg, with the epochs, examples and seconds of training so far; ends before it takes longer.
@@ -269,7 +269,7 @@ def curve(
     examples, seconds, whole = 0, 0.0, 0.0
     warm_up(data, contender.objective, options)
     for epoch, rows in legs(len(data), epochs, 1):
-        if seconds + len(rows) * (seconds / examples if examples else 0) > most_seconds:
+        if seconds + len(rows) * (seconds / examples if examples else 0) > max_seconds:
             break
         rate = options["learning_rate"] / ((1 + examples // len(data)) if options["schedule"] == "inverse" else 1)
         now = options | {"learning_rate": rate, "schedule": "constant", "epochs": 1, "seed": len(points) + 1}
@@ -387,7 +387,7 @@ def kept(run: Run, section: str, name: str) -> Path:
 def time_of(run: Run, job: Job) -> Result:
     """Of two runs, one of half as many examples and one of half as many more than are timed: what the difference takes.
 
-    So whatever a run does once is told apart; building an index is by its own clock.
+    So whatever a run does once is separated; building an index is by its own clock.
     """
     from threadpoolctl import threadpool_limits  # which scikit-learn brings
 
@@ -502,7 +502,7 @@ class Pair(NamedTuple):
     epochs: float
     rows: int  # of the test, that it was taken on
 
-    def told(self) -> str:
+    def shown(self) -> str:
         """The two, and their standard error."""
         return f"{self.first:.4f} beside {self.second:.4f}, each ± {self.error(self.second):.4f}, after {self.epochs:g} epochs"
 
@@ -540,10 +540,10 @@ def targets(records: Records) -> str:
     for section, task in TASKS.items():
         pair = side_by_side(records, section, ("ldgs", best), task.measure)
         promise = f"{section}: `ldgs` ends within 1 % of exact `margin` in {task.measure}"
-        rows.append(target(promise, pair and pair.told(), pair and pair.is_first_above(0.99)))
+        rows.append(target(promise, pair and pair.shown(), pair and pair.is_first_above(0.99)))
         pair = side_by_side(records, section, ("ldgs", "mips"), task.measure)
         promise = f"{section}: `ldgs` ends higher than `mips`, which looks at as many rows"
-        rows.append(target(promise, pair and pair.told(), pair and pair.is_first_above(1)))
+        rows.append(target(promise, pair and pair.shown(), pair and pair.is_first_above(1)))
     return table(rows)
 
 

@@ -69,13 +69,13 @@ def measure_collapsed(
     of = judge(rest)
 
     def watch(vectors: Any, iteration: Any) -> None:
-        told = {
+        point = {
             "iteration": iteration.number,
             "seconds": iteration.seconds,
             "macs": iteration.macs,
             "objective": iteration.loss,
         }
-        points.append(told | of(vectors))
+        points.append(point | of(vectors))
 
     vocabulary = VocabularySettings(max_vocab=n_words, min_count=min_count)
     trained = collapsed.train([str(training)], objective, settings, own, vocabulary=vocabulary, watch=watch)
@@ -184,9 +184,9 @@ def targets(records: Records) -> str:
             most = min(points[name][-1][cost], max(mips[-1][cost] for mips in all_mips))
             ours, theirs = at_cost(points[name], cost, most), [at_cost(mips, cost, most) for mips in all_mips]
             best = max((each for each in theirs if each is not None), default=None)
-            told = None if ours is None or best is None else f"{ours:.4f} beside {best:.4f} at {most:.3g}"
+            shown = None if ours is None or best is None else f"{ours:.4f} beside {best:.4f} at {most:.3g}"
             promise = f"`{name}` has more held-out log-likelihood than `mips` at equal {equal}"
-            rows.append(target(promise, told, told is not None and ours > best))
+            rows.append(target(promise, shown, shown is not None and ours > best))
     return table(rows)
 
 

@@ -30,7 +30,7 @@ PAPER = {  # Table 2: norm, error, nlpd
     ("bibtex", "SOFT"): (None, 0.622, 2.793), ("bibtex", "BOUCHARD"): (0.25, 0.621, 2.955),
     ("bibtex", "OVE"): (0.09, 0.636, 2.888), ("bibtex", "OVE-SGD"): (0.10, 0.633, 2.875),
 }  # fmt: skip
-SGD = {  # minibatches of 200 and one remaining class are the paper's; it does not tell the rate; its iterations are far more
+SGD = {  # minibatches of 200 and one remaining class are the paper's; it does not state the rate; its iterations are far more
     "mnist": {"learning_rate": 0.3, "epochs": 100},
     "bibtex": {"learning_rate": 0.1, "epochs": 1000},
 }
@@ -256,7 +256,7 @@ def penalised(data: Path, name: str, who: str, c: float, on: str, quick: bool) -
         order = np.random.default_rng(0).permutation(len(train))
         n = round(SHARE * len(train))
         train, test = train.rows(np.sort(order[n:])), train.rows(np.sort(order[:n]))
-        test = test.rows(np.flatnonzero(np.isin(test.labels.ids, train.labels.ids)))  # of others nobody can tell
+        test = test.rows(np.flatnonzero(np.isin(test.labels.ids, train.labels.ids)))  # the others cannot be predicted
     most = 5 if quick else 1000
     if who == "embedx":
         options = {"optimizer": "lbfgs", "l2": 1 / (c * len(train)), "threads": 1, "tolerance": 1e-5, "max_iterations": most}
@@ -305,8 +305,8 @@ def closer_table(records: Records) -> str:
     """BOUCHARD on MNIST at the tolerance of table 2 and at a tenth of it."""
     jobs = {"": optimum("mnist", "BOUCHARD", "free"), "a tenth of it": {"section": "closer", "method": "BOUCHARD"}}
     return table([
-        {"tolerance": told or f"{TOLERANCE['mnist']:g}", **{name: number(found[name]) for name in ("norm", "error", "nlpd")}}
-        for told, job in jobs.items() if (found := records.get(job))
+        {"tolerance": label or f"{TOLERANCE['mnist']:g}", **{name: number(found[name]) for name in ("norm", "error", "nlpd")}}
+        for label, job in jobs.items() if (found := records.get(job))
     ])  # fmt: skip
 
 

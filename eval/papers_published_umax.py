@@ -1,4 +1,4 @@
-"""U-max step by step as its authors published it, to tell what our changes to it and their mistakes do to the numbers.
+"""U-max step by step as its authors published it, to show what our changes and their mistakes do to the numbers.
 
 From `Umax` and `tilde_Umax` of mnl.py in francoisfagan/Log-tricks at 7b8fde4, written anew: rows in the order of the file,
 W = 0 and u = 0 at the start, m distinct classes drawn among all K of which the positive is then struck out, weight (K-1) / what

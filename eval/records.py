@@ -6,6 +6,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import statistics
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -74,9 +75,22 @@ class Records:
         """The records whose jobs have these values, the last measured last."""
         return [each for each in self.by_job.values() if all(each["job"].get(name) == value for name, value in wanted.items())]
 
-    def values(self, name: str, **wanted: Any) -> list[float]:
-        """One number of each such record's result."""
-        return [record["result"][name] for record in self.find(**wanted)]
+    def succeeded(self, **wanted: Any) -> list[Record]:
+        """Those of them that did not fail."""
+        return [each for each in self.find(**wanted) if not has_failed(each["result"])]
+
+    def results(self, **wanted: Any) -> list[Result]:
+        """Their results."""
+        return [each["result"] for each in self.succeeded(**wanted)]
+
+    def last(self, **wanted: Any) -> Result | None:
+        """The last of these results."""
+        return next(reversed(self.results(**wanted)), None)
+
+    def median(self, name: str, **wanted: Any) -> float | None:
+        """The median of one number of these results; None if there are none."""
+        values = [result[name] for result in self.results(**wanted)]
+        return statistics.median(values) if values else None
 
     @property
     def quick(self) -> bool:
@@ -101,8 +115,8 @@ class Records:
                 "versions: " + ", ".join(f"{name} {version}" for name, version in versions.items()),
                 f"sources of embedx: {', '.join(sorted({record['sources'] for record in own}))}",
             ]
-            told = environment.get("corpus", environment.get("data", {}))
-            if facts := [f"{name} {shown_fact(fact)}" for name, fact in told.items() if name != "quick"]:
+            about = environment.get("corpus", environment.get("data", {}))
+            if facts := [f"{name} {shown_fact(fact)}" for name, fact in about.items() if name != "quick"]:
                 lines.append("data: " + ", ".join(facts))
             commands = [each["command"] for each in self.environments if each["id"] == environment["id"]]
             lines += [f"command: `{command}`" for command in dict.fromkeys(commands)]
@@ -125,7 +139,7 @@ def settings_by_present_names(name: str, value: Any) -> Any:
 
 
 def has_failed(result: Result) -> bool:
-    """Whether a result only tells what went wrong; an error that is a number is a measure."""
+    """Whether a result only says what went wrong; an error that is a number is a measure."""
     return isinstance(result.get("error"), str)
 
 
@@ -168,7 +182,7 @@ def machine() -> dict[str, Any]:
 
 
 def sources_hash() -> str:
-    """A hash of the embedx that is installed: the page tells if it was edited between measurements."""
+    """A hash of the embedx that is installed: the page shows if it was edited between measurements."""
     import embedx
 
     folder = Path(embedx.__file__).parent

@@ -8,7 +8,6 @@ processes as cores. Every measurement is a process of its own (`scale_process.py
 import bz2
 import gzip
 import shutil
-import statistics
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from typing import Any
 from eval import corpus, generated_text
 from eval.experiment import Experiment, Run, in_process
 from eval.page import exceeds, number, table, target, thousands
-from eval.records import Job, Records, Result, has_failed
+from eval.records import Job, Records, Result
 
 TRAINED: dict[str, Job] = {
     "small": {"words": 20_000_000, "types": 480_000}, "large": {"words": 1_000_000_000, "types": 24_000_000},
@@ -91,17 +90,6 @@ def measure(run: Run, job: Job) -> Result:
 # ---- tables
 
 
-def result_of(records: Records, **job: Any) -> Result | None:
-    found = [each["result"] for each in records.find(**job) if not has_failed(each["result"])]
-    return found[-1] if found else None
-
-
-def seconds_of(records: Records, **job: Any) -> float | None:
-    """The median over repetitions."""
-    found = [each["result"]["seconds"] for each in records.find(kind="read", **job) if not has_failed(each["result"])]
-    return statistics.median(found) if found else None
-
-
 def pace(result: Result | None) -> float | None:
     return result["trained"] / result["stages"]["training"] if result else None
 
@@ -109,7 +97,7 @@ def pace(result: Result | None) -> float | None:
 def stages(records: Records) -> str:
     rows = []
     for name in TRAINED:
-        found = result_of(records, kind="train", corpus=name)
+        found = records.last(kind="train", corpus=name)
         if found is not None:
             took, size = found["stages"], found["text"]
             rows.append({
@@ -131,10 +119,10 @@ def reading(records: Records) -> str:
     rows = []
     for form in FORMS:
         for tool, cores in (*(("embedx", cores) for cores in CORES), ("gensim", max(CORES))):
-            found = seconds_of(records, form=form, tool=tool, cores=cores)
+            found = records.median("seconds", kind="read", form=form, tool=tool, cores=cores)
             if found is not None:
-                one = seconds_of(records, form=form, tool="embedx", cores=1) if tool == "embedx" else None
-                tokens = result_of(records, kind="read", form=form, tool=tool, cores=cores)
+                one = records.median("seconds", kind="read", form=form, tool="embedx", cores=1) if tool == "embedx" else None
+                tokens = records.last(kind="read", form=form, tool=tool, cores=cores)
                 rows.append({
                     "form": form, "tool": tool, "cores": str(cores), "seconds": number(found, 2),
                     "words/s": thousands((tokens or {})["tokens"] / found),
@@ -144,7 +132,7 @@ def reading(records: Records) -> str:
 
 
 def targets(records: Records) -> str:
-    small, large = (result_of(records, kind="train", corpus=name) for name in TRAINED)
+    small, large = (records.last(kind="train", corpus=name) for name in TRAINED)
     rows = []
     memory = large["anonymous"] if large else None
     rows.append(target(
@@ -156,12 +144,13 @@ def targets(records: Records) -> str:
         exceeds((kept or 0) - LEAST_PACE, PACE_ERROR),
     ))  # fmt: skip
     for form in FORMS:
-        one, two = (seconds_of(records, form=form, tool="embedx", cores=cores) for cores in CORES)
+        one, two = (records.median("seconds", kind="read", form=form, tool="embedx", cores=cores) for cores in CORES)
         gain = one / two if one and two else None
         rows.append(target(
             f"{form}: two cores read 1.6 times as fast as one", gain and f"{gain:.2f}", bool(gain and gain >= LEAST_GAIN)
         ))  # fmt: skip
-    gensim, own = (seconds_of(records, form="dump", tool=tool, cores=max(CORES)) for tool in ("gensim", "embedx"))
+    dump = {"kind": "read", "form": "dump", "cores": max(CORES)}
+    gensim, own = (records.median("seconds", tool=tool, **dump) for tool in ("gensim", "embedx"))
     lead = gensim / own if gensim and own else None
     rows.append(target(
         "a dump five times as fast as gensim's WikiCorpus", lead and f"{lead:.1f}", bool(lead and lead >= LEAST_LEAD)

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from eval.speed_process import run_embedx, watched_memory
+from eval.speed_process import bytes_in, run_embedx, watched_memory
 from eval.under_test import Silent, TextSettings, encode, recipe_defaults, skipgram
 
 Job = dict[str, Any]
@@ -34,10 +34,6 @@ def train(job: Job, files: Files) -> dict[str, Any]:
         "stages": stages, "anonymous": most[0], "encoded": encoded, "model": model, "text": os.path.getsize(files["generated"]),
         "tokens": facts["corpus_tokens"], "trained": facts["words_trained"], "vocabulary": len(vectors), "types": types,
     }  # fmt: skip
-
-
-def bytes_in(folder: Path) -> int:
-    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
 
 
 def read(job: Job, files: Files) -> dict[str, Any]:
@@ -69,5 +65,5 @@ def read_gensim(file: str, threads: int) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    asked, given = json.loads(sys.argv[1]), json.loads(sys.argv[2])
-    print(json.dumps({"train": train, "read": read}[asked["kind"]](asked, given)))
+    job, files = json.loads(sys.argv[1]), json.loads(sys.argv[2])
+    print(json.dumps({"train": train, "read": read}[job["kind"]](job, files)))

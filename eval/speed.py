@@ -1,7 +1,7 @@
 """Is embedx faster than gensim at equal quality? Both, and fastText, measured on one corpus.
 
-Every measurement is a fresh process (`speed_process.py`), contenders take turns so that a slow minute of the machine meets all
-of them, and tables give medians. Words per second are words of the corpus × epochs / seconds of training, the same numerator
+Every measurement is a fresh process (`speed_process.py`), contenders take turns so that a slow minute affects all of them,
+and tables give medians. Words per second are words of the corpus × epochs / seconds of training, the same numerator
 for everybody. gensim is fed in every way it documents, and the best one is used; its learning rate is the better of two.
 """
 
@@ -22,7 +22,7 @@ from eval import corpus, speed_block, word_tests
 from eval.experiment import Experiment, Run, in_process, say
 from eval.page import MEGABYTE, figure, table, target, thousands
 from eval.records import Job, Record, Records, Result
-from eval.under_test import word_report, words
+from eval.under_test import word_report, word_sets, words
 
 # What all tools are set to.
 SETTINGS = {"dim": 100, "window": 5, "sample": 1e-4, "min_count": 5, "negatives": 5}
@@ -242,7 +242,7 @@ def measure(run: Run, job: Job) -> Result:
     environment = {"MALLOC_MMAP_THRESHOLD_": "65536"} if job.get("tool") == "fasttext" else {}
     result = in_process("eval.speed_process", job, run.files, **environment)
     if "error" in result:
-        raise SystemExit(f"{result['told']}\nthis job failed, see above: {job}\n--resume goes on from here")
+        raise SystemExit(f"{result['stderr']}\nthis job failed, see above: {job}\n--resume continues from here")
     return result
 
 
@@ -292,24 +292,24 @@ def differences(ours: Sequence[Record], theirs: Sequence[Record]) -> list[Any]:
     pairs, where the data had them.
     """
     a, b = (zip(*(each["result"]["answers"] for each in runs), strict=True) for runs in (ours, theirs))
-    found = [difference_on(*asked) for asked in zip(range(len(default_tests())), a, b, strict=True)]
+    found = [difference_on(*each) for each in zip(range(len(default_tests())), a, b, strict=True)]
     if pooled := word_tests.similarity(ours, theirs):
         n_pairs = ours[0]["result"]["pooled"]["pairs"]
-        found.append(words.ScoreDifference(POOLED, "spearman", pooled.value, pooled.interval(), n_pairs))
+        found.append(word_report.ScoreDifference(POOLED, "spearman", pooled.value, pooled.interval(), n_pairs))
     return found
 
 
 @functools.cache
 def default_tests() -> list[Any]:
-    """What all are asked, read once."""
-    return list(words.default_tests())
+    """The test sets, read once."""
+    return list(word_sets.default_tests())
 
 
 @functools.cache  # tables of a page ask for the same
 def difference_on(place: int, ours: tuple[str, ...], theirs: tuple[str, ...]) -> Any:
     """That on one of the tests, of answers as they are on record."""
     test = default_tests()[place]
-    a, b = ([words.Answers(test, unpacked(each), float("nan"), {}) for each in runs] for runs in (ours, theirs))
+    a, b = ([word_sets.Answers(test, unpacked(each), float("nan"), {}) for each in runs] for runs in (ours, theirs))
     return words.paired_difference(a, b)
 
 
@@ -412,8 +412,8 @@ def quality(records: Records) -> str:
     for name in variants(records) if gensim else []:
         runs = full_runs(records, "embedx", name)
         found = differences(runs, gensim)
-        told = {each.test: shown_difference(each) for each in found}
-        row = {"embedx": name, "gensim's rate": gensim[0]["job"]["alpha"], "runs": f"{len(runs)} : {len(gensim)}", **told}
+        cells = {each.test: shown_difference(each) for each in found}
+        row = {"embedx": name, "gensim's rate": gensim[0]["job"]["alpha"], "runs": f"{len(runs)} : {len(gensim)}", **cells}
         rows.append(row | {"as good": "yes" if as_good(found) else "no"})
     return table(rows)
 
@@ -501,7 +501,7 @@ STARTS: dict[str, dict[str, str]] = {
 
 
 def start(records: Records) -> str:
-    times = {name: records.values("seconds", **wanted) for name, wanted in STARTS.items()}
+    times = {name: [each["seconds"] for each in records.results(**wanted)] for name, wanted in STARTS.items()}
     return table([
         {"what": name, "runs": len(values), "s": f"{statistics.median(values):.2f}"} for name, values in times.items() if values
     ])  # fmt: skip
@@ -553,12 +553,12 @@ def targets(records: Records) -> str:
         rows.append(target(promise, f"{used:,.0f} of {bound / MEGABYTE:,.0f} MB", each["result"]["anonymous"] <= bound))
     for (promise, limit), wanted in zip((("`embedx --help`: under 0.5 s", 0.5), ("warm start of training: under 2 s", 2.0)),
                                         STARTS.values(), strict=False):  # fmt: skip
-        if values := records.values("seconds", **wanted):
+        if values := [each["seconds"] for each in records.results(**wanted)]:
             rows.append(target(promise, f"{statistics.median(values):.2f} s", statistics.median(values) < limit))
     if found := of_threads(records)[2]:
-        told = ", ".join(word_report.shown(each.measure, each.difference, sign="+") for each in found)
+        shown = ", ".join(word_report.shown(each.measure, each.difference, sign="+") for each in found)
         met = all(each.difference > -MARGIN for each in found)
-        rows.append(target("16 threads: quality within 0.01 (1 point) of one thread's", told, met))
+        rows.append(target("16 threads: quality within 0.01 (1 point) of one thread's", shown, met))
     return table(rows)
 
 

@@ -15,7 +15,7 @@ from eval.records import Job, Records, Result
 from eval.under_test import (
     FAST_MATH,
     Silent,
-    SkipGramTask,
+    Task,
     TextSettings,
     VocabularySettings,
     blocks,
@@ -94,9 +94,7 @@ def measure(job: Job, text: str) -> Result:
         sampler, warm_up = streaming.new_samplers(objective, settings, {}, words.counts)
         settings = streaming.resolved(settings, objective, sampler, kept, Silent())
         tables = new_tables(objective, settings, kept, sampler.noise)
-        task = SkipGramTask(
-            corpus, words, remap, sampler, warm_up, tables, objective, settings, reading, vocabulary, Silent(), None
-        )
+        task = Task(corpus, words, remap, sampler, warm_up, tables, objective, settings, reading, vocabulary, Silent(), None)
         task.run()
         strategy = task.strategy()
         strategy.compile(Silent())

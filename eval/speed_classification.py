@@ -2,7 +2,7 @@
 
 Sections: `eurlex`, thousands of labels, several for each row; `small`, MNIST and Bibtex; `scaling`, time for each example
 against the number of labels, on random data. Every measurement is a fresh process (`classification_process.py`), contenders
-take turns, and tables give medians. A contender that fails is told in the table and does not end the run.
+take turns, and tables give medians. A contender that fails is reported in the table and does not end the run.
 PECOS needs a numpy before 2.0, so it lives in an environment of its own: --set pecos_python=ITS/bin/python.
 """
 
@@ -90,7 +90,7 @@ DRAWN_EPOCHS = 5
 EXACT_WORK = 200_000_000  # examples times labels of the exact softmax, so that it takes seconds
 EXACT_LABELS = 100_000
 
-SLOW = ("eurlex", "LinearSVC")  # half an hour; measured when asked for, last and once
+SLOW = ("eurlex", "LinearSVC")  # half an hour; measured on request, last and once
 TOOLS = {  # by contender: the tools, and the package that brings them
     "embedx": (("embedx", "embedx single", "embedx scaling"), "embedx"), "fasttext": (("fastText",), "fasttext"),
     "omikuji": (("omikuji",), "omikuji"), "napkinxc": (("napkinXC",), "napkinxc"), "pecos": (("PECOS",), None),
@@ -120,13 +120,18 @@ def tools(run: Run, sections: Sequence[str]) -> set[str]:
         names, package = TOOLS[contender]
         if not needed & {*names}:
             continue
-        if contender == "pecos" and run.settings.pecos_python is None:
-            if not run.quick:
-                raise SystemExit("PECOS: --set pecos_python=INTERPRETER of an environment with it, or leave it out by --only")
-            say("PECOS is left out; --set pecos_python=INTERPRETER names that of an environment that has it")
-        elif package is None or run.need(contender, package):
+        if has_pecos(run) if package is None else run.need(contender, package):
             found |= {*names}
     return found
+
+
+def has_pecos(run: Run) -> bool:
+    """Whether the interpreter of PECOS is given. Ends a full run where it is not."""
+    if run.settings.pecos_python is None:
+        if not run.quick:
+            raise SystemExit("PECOS: --set pecos_python=INTERPRETER of an environment with it, or leave it out by --only")
+        say("PECOS is left out; --set pecos_python=INTERPRETER names that of an environment that has it")
+    return run.settings.pecos_python is not None
 
 
 def is_slow(job: Job) -> bool:
@@ -167,9 +172,13 @@ def scaling_jobs(turn: int, quick: bool) -> Iterator[Job]:
 
 
 def prepare(run: Run) -> dict[str, Any]:
+    return hashes(run, DATA)
+
+
+def hashes(run: Run, names: dict[str, str]) -> dict[str, Any]:
     """Hashes of the unpacked files of each data set."""
     found = {}
-    for name, own in DATA.items():
+    for name, own in names.items():
         digest = hashlib.sha256()
         train, train_labels, test, test_labels = FILES[own]
         for file in filter(None, (train, test, train_labels, test_labels)):
@@ -181,7 +190,7 @@ def prepare(run: Run) -> dict[str, Any]:
 
 
 def written(run: Run, dataset: str) -> dict[str, str]:
-    """The folder of a data set, written when it is first asked for."""
+    """The folder of a data set, written on first use."""
     target = run.folder / dataset
     if dataset != "random" and not target.exists():
         say(f"preparing {dataset}")
@@ -230,7 +239,7 @@ def measure(run: Run, job: Job) -> Result:
         environment["MALLOC_MMAP_THRESHOLD_"] = "65536"
     python = str(run.settings.pecos_python) if job["tool"] == "PECOS" else sys.executable
     result = in_process("eval.classification_process", job, written(run, job["dataset"]), python, **environment)
-    result.pop("told", None)
+    result.pop("stderr", None)
     return result
 
 
@@ -378,11 +387,11 @@ def scaling(records: Records) -> str:
 def work(records: Records) -> str:
     """Rows touched and FLOPs; the same for any number of threads."""
     curves = curves_of(records)
-    fewest = min((threads for *_, threads in curves), default=0)
+    min_threads = min((threads for *_, threads in curves), default=0)
     return table([
         {"objective": name, "optimizer": optimizer}
         | {f"{k:,} labels": f"{row['rows']:,.1f} rows, {row['flops']:,.0f} FLOP" for k, row in by.items()}
-        for (name, optimizer, threads), by in curves.items() if threads == fewest
+        for (name, optimizer, threads), by in curves.items() if threads == min_threads
     ])  # fmt: skip
 
 

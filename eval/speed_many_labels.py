@@ -2,25 +2,24 @@
 
 Every measurement is a fresh process (`classification_process.py`), contenders take turns, and tables give medians; embedx is
 measured at its defaults, as it trains without any option, and with three trees, as omikuji has by default. PECOS needs a numpy
-before 2.0, so it lives in an environment of its own: --set pecos_python=ITS/bin/python. Generated data tell how time and memory
+before 2.0, so it lives in an environment of its own: --set pecos_python=ITS/bin/python. Generated data show how time and memory
 grow; --set most_labels=100000 leaves out the million, which takes minutes and gigabytes at two passes instead of ten.
 """
 
-import gzip
-import hashlib
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from eval.experiment import Experiment, Run, say
+from eval.experiment import Experiment, Run
 from eval.page import MEGABYTE, figure, table
-from eval.papers import FILES
 from eval.records import Job, Records
 from eval.speed_classification import (
     THREADS,
     embedx,
     equal_quality,
     failed,
+    has_pecos,
+    hashes,
     measure,
     measured,
     peer,
@@ -71,25 +70,13 @@ def jobs(run: Run) -> Iterator[Job]:
 
 def is_there(run: Run, tool: str) -> bool:
     """Whether a tool can be measured. Ends a full run where a peer is missing."""
-    if tool == "PECOS" and run.settings.pecos_python is None:
-        if not run.quick:
-            raise SystemExit("PECOS: --set pecos_python=INTERPRETER of an environment with it")
-        say("PECOS is left out; --set pecos_python=INTERPRETER names that of an environment that has it")
-        return False
+    if tool == "PECOS":
+        return has_pecos(run)
     return tool not in PACKAGES or run.need(tool.lower(), PACKAGES[tool])
 
 
 def prepare(run: Run) -> dict[str, Any]:
-    """Hashes of the unpacked files of each data set."""
-    found = {}
-    for name, own in OWN_NAMES.items():
-        digest = hashlib.sha256()
-        for file in filter(None, FILES[own]):
-            if not (path := run.data / "xc" / file).is_file():
-                raise SystemExit(f"{path}: no such file")
-            digest.update(gzip.decompress(path.read_bytes()))
-        found[name] = digest.hexdigest()[:12]
-    return {"data": {"sha256": found}}
+    return hashes(run, OWN_NAMES)
 
 
 def contenders(dataset: str, records: Records) -> str:

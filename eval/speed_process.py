@@ -147,10 +147,10 @@ def scores(vectors: Any, files: Files) -> dict[str, Any]:
     pooled over these and the sets of the data.
     """
     from eval import word_tests
-    from eval.under_test import words
+    from eval.under_test import word_sets, words
 
     answers = words.score(vectors, word_tests.tests(Path(files["data"]) if "data" in files else None))
-    own = answers[: len(words.default_tests())]
+    own = answers[: len(word_sets.default_tests())]
     return {
         "scores": {each.test.name: each.score for each in own}, "answers": [packed(each.values) for each in own]
     } | word_tests.pooled(answers)  # fmt: skip
@@ -288,10 +288,13 @@ def watched_memory() -> Iterator[list[int]]:
         watcher.join()
 
 
-def status(field: str) -> int:
-    """A field of /proc/self/status in bytes; Linux only."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(1024 * int(line.split()[1]) for line in lines if line.startswith(field + ":"))
+def status(field: str, process: int | str = "self") -> int:
+    """A field of /proc/PROCESS/status in bytes; 0 where there is none."""
+    try:
+        lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((1024 * int(line.split()[1]) for line in lines if line.startswith(field + ":")), 0)
 
 
 def peak_rss() -> int:
@@ -301,6 +304,12 @@ def peak_rss() -> int:
     import resource
 
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def bytes_in(path: Path) -> int:
+    """The size of a file, or of all files in a folder."""
+    files = path.rglob("*") if path.is_dir() else [path]
+    return sum(file.stat().st_size for file in files if file.is_file())
 
 
 KINDS = {"train": train, "feed": feed, "command": command, "script": script, "first block": first_block, "memory": memory}

@@ -16,7 +16,7 @@ import numpy as np
 from eval import corpus, word_tests
 from eval.experiment import Experiment, Run, in_process
 from eval.page import DASH, number, table, thousands
-from eval.records import Job, Records, Result, has_failed
+from eval.records import Job, Records, Result
 from eval.under_test import statistics
 
 SETTINGS: Job = {"dim": 100, "window": 5, "sample": 1e-4, "min_count": 5, "negatives": 5, "threads": 2}
@@ -90,8 +90,7 @@ def results(records: Records, **job: Any) -> list[Result]:
     """Of jobs that have all of these settings; n-grams come back from the records as a list."""
     ngrams = job.pop("ngrams")
     wanted = list(ngrams) if ngrams else None
-    found = [each for each in records.find(**job) if (list(each["job"]["ngrams"] or ()) or None) == wanted]
-    return [each["result"] for each in found if not has_failed(each["result"])]
+    return [each["result"] for each in records.succeeded(**job) if (list(each["job"]["ngrams"] or ()) or None) == wanted]
 
 
 def contenders(records: Records) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -78,5 +78,5 @@ def speed(job: Job, files: Files) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    asked, given = json.loads(sys.argv[1]), json.loads(sys.argv[2])
-    print(json.dumps({"quality": quality, "speed": speed}[asked["kind"]](asked, given)))
+    job, files = json.loads(sys.argv[1]), json.loads(sys.argv[2])
+    print(json.dumps({"quality": quality, "speed": speed}[job["kind"]](job, files)))

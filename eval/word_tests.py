@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from eval.records import Record, Result
-from eval.under_test import statistics, words
+from eval.under_test import statistics, word_sets, words
 
 TUNED_ON = {"MTurk-287": "EN-MTurk-287.txt", "RG-65": "EN-RG-65.txt"}  # in the folder wordsim of the data
 POOLED = TUNED_ON | {"YP-130": "EN-YP-130.txt"}  # with WordSim-353 and SimLex-999; MC-30 is all in RG-65
@@ -23,7 +23,7 @@ def pair_files(data: Path | None) -> dict[str, Path]:
 
 def tests(data: Path | None) -> list[Any]:
     """What is reported on, then what was tuned on and what is pooled besides."""
-    return words.default_tests() + [words.read_pairs(file, name) for name, file in pair_files(data).items()]
+    return word_sets.default_tests() + [word_sets.read_pairs(file, name) for name, file in pair_files(data).items()]
 
 
 def pooled(answers: list[Any]) -> Result:

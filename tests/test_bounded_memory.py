@@ -11,7 +11,7 @@ import pytest
 from scipy.sparse import csr_matrix, save_npz
 
 from embedx.errors import EmbedxError
-from embedx.evaluation import word_sets, words
+from embedx.evaluation import word_sets
 from embedx.labeled import files
 from embedx.labeled.files import Lines, source_of
 from embedx.labeled.read import read, read_names
@@ -148,11 +148,11 @@ def test_lines_have_an_end(write, monkeypatch):
         list(Lines(source_of(write("\n" * 301 + "a")), Silent()))
 
 
-@pytest.mark.parametrize("reading", [words.read_pairs, words.read_analogies, words.read_categories])
+@pytest.mark.parametrize("reading", [word_sets.read_pairs, word_sets.read_analogies, word_sets.read_categories])
 def test_word_sets_are_of_a_size_that_people_can_judge(tmp_path, monkeypatch, reading):
     (tmp_path / "set.txt.gz").write_bytes(gzip.compress(b"tiger cat 7 8\ntiger hen 7 8\n" * 50))
     assert len(reading(tmp_path / "set.txt.gz")) == 100
-    monkeypatch.setattr(word_sets, "MOST_TEXT", 1399)
+    monkeypatch.setattr(word_sets, "MAX_TEXT", 1399)
     with pytest.raises(EmbedxError, match=r"set\.txt\.gz: more than 1,399 bytes of text; is it the right file\?"):
         reading(tmp_path / "set.txt.gz")
 
@@ -234,7 +234,7 @@ BOMBS = """
 import gzip, resource, sys
 from pathlib import Path
 from embedx.errors import EmbedxError
-from embedx.evaluation.words import read_analogies, read_pairs
+from embedx.evaluation.word_sets import read_analogies, read_pairs
 from embedx.labeled.read import read
 from embedx.settings import TextSettings
 from embedx.text import cache

@@ -13,7 +13,8 @@ from embedx.classification.resolve import suited_objective
 from embedx.classification.settings import ClassifySettings
 from embedx.classification.task import train
 from embedx.errors import EmbedxError
-from embedx.evaluation.answers import hits, reliability
+from embedx.evaluation.answers import reliability
+from embedx.evaluation.labels import hits
 from embedx.labeled.data import Labeled, Labels
 from embedx.training.progress import Silent
 

@@ -171,7 +171,7 @@ def test_convert_goes_from_format_to_format(trained):
     assert done.stderr.splitlines()[-1] == "embedx: a.npz: exists already; add --overwrite, or choose another name"
     for command in ("export", "convert"):
         told = " ".join(embedx_run(home, command, "--help").stdout.split())
-        for name in formats.written():
+        for name in formats.FORMATS:
             assert f"`{name}`" in told
 
 

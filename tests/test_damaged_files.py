@@ -13,7 +13,7 @@ import zstandard
 from scipy.sparse import csr_matrix, save_npz
 
 from embedx.errors import EmbedxError
-from embedx.evaluation.words import read_analogies, read_categories, read_outliers, read_pairs
+from embedx.evaluation.word_sets import read_analogies, read_categories, read_outliers, read_pairs
 from embedx.labeled.read import read, read_names
 from embedx.text.sources import Source, resolve
 from embedx.text.streams import UnpackedReader, open_source, text_blocks

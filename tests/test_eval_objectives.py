@@ -76,35 +76,6 @@ def test_a_difference_from_the_sums_of_groups_is_the_one_from_all_pairs():
 # ---- several seeds, and the best point within a time
 
 
-def some_runs(values, seed=0, pooled=None):
-    """Runs of an objective whose log-likelihoods are these, on the same pairs."""
-    runs = []
-    for k, value in enumerate(values):
-        job, result = run("epochs", "ns", value, seed=1 + k, pooled=None if pooled is None else pooled[k], draw=seed)
-        runs.append({"job": job, "result": result})
-    return runs
-
-
-def test_the_error_of_a_difference_has_the_spans_and_the_seeds():
-    a, b = some_runs([-9.0, -8.9, -9.1]), some_runs([-9.3, -9.25, -9.2], seed=1)
-    variances = [np.var(values, ddof=1) for values in ([-9.0, -8.9, -9.1], [-9.3, -9.25, -9.2])]
-    gains = np.mean([each["result"]["heldout"]["sums"] for each in a], axis=0)
-    gains -= np.mean([each["result"]["heldout"]["sums"] for each in b], axis=0)
-    left = gains - np.array(SIZES) * gains.sum() / 10
-    found = statistics.standings(compared.likelihoods({"a": a, "b": b}), "b")["a"].behind
-    assert found.value == pytest.approx(gains.sum() / 10)
-    assert found.error == pytest.approx(np.sqrt(4 / 3 * (left**2).sum() / 100 + np.mean(variances) * 2 / 3), rel=1e-5)
-
-
-def test_similarity_is_compared_on_the_same_resamples():
-    a, b = some_runs([-9, -9], pooled=[0.5, 0.52]), some_runs([-9, -9], pooled=[0.4, 0.42])
-    found = script.word_tests.similarity(a, b)
-    assert found.value == pytest.approx(0.1)
-    assert found.error == pytest.approx(0.01 * np.sqrt(2))  # that of the seeds: what the pairs do to one they do to the other
-    assert script.word_tests.similarity(a, some_runs([-9])) is None
-    assert set(compared.similarities({"a": a, "b": some_runs([-9])})) == {"a"}
-
-
 def epochs_of(n, **more):
     return {"part": "time" if n != 5 else "epochs", "options": {"epochs": n, "threads": 2, "heldout": "0.5%"}, "seed": 1} | more
 
@@ -144,25 +115,6 @@ def test_as_much_is_run_as_fits_in_the_time_and_the_best_with_every_seed(records
     assert made == [*fits, ("epochs", 5, 2), ("epochs", 5, 3)]
 
 
-def test_a_part_of_several_seeds_has_a_row_of_means(records):
-    runs = [{"part": "epochs", "name": name, "seed": seed, "level": level, "wordsim": 0.6 + seed / 100, "pooled": 0.4 + shift,
-             "draw": 0} for name, level, shift in (("ns", -9.0, 0.0), ("ar", -8.0, 0.1)) for seed in (1, 2, 3)]  # fmt: skip
-    rows = rows_of("epochs", records({"part": "epochs", "name": "ns", "level": -1.0}, *runs))  # the first held out other text
-    assert (rows["ns"]["seeds"], rows["ar"]["seeds"]) == ("3", "3")
-    assert rows["ns"]["WordSim-353"] == "0.620"
-    assert (rows["ns"]["rank"], rows["ar"]["rank"]) == ("2", "1")
-    assert (rows["ns"]["rank by it"], rows["ar"]["rank by it"]) == ("2", "1")
-    assert rows["ar"]["minus ns"].startswith("+1.000")
-
-
-def test_runs_on_other_pairs_are_not_compared():
-    a = {"result": {"heldout": {"sums": [1.0, 2.0], "sizes": [1, 2]}}}
-    b = {"result": {"heldout": {"sums": [1.0, 2.0], "sizes": [2, 1]}}}
-    found = compared.likelihoods({"a": [a], "b": [b]})
-    assert statistics.standings(found, "a")["b"].behind is None
-    assert statistics.orders(found)["a", "b"] == 0
-
-
 def test_rows_come_in_the_order_of_the_registry_and_tell_who_diverged(records):
     found = records(
         {"part": "epochs", "name": "umax", "diverged": True},
@@ -181,54 +133,6 @@ def test_rows_come_in_the_order_of_the_registry_and_tell_who_diverged(records):
     assert ahead["diverged"] == "`umax`"
     assert script.EXPERIMENT.tables["time"](found) == "Not measured."
     assert list(rows_of_table(script.conditions(found))) == ["equal epochs"]
-
-
-def test_the_share_of_the_gap_closed(records):
-    options = {"epochs": 5, "max_vocab": 5000, "threads": 2, "heldout": "2%"}
-    found = records(*({"part": "exact", "name": name, "options": options} for name in ("ns", "softmax")))
-    for record, value in zip(found.find(), (-9.2, -8.5), strict=True):
-        record["result"]["heldout"]["log_likelihood"] = value
-    rows = rows_of("exact", found)
-    assert list(rows) == ["softmax", "ns"]
-    assert rows["ns"]["share of the gap"] == "30.0 %"
-    assert rows["softmax"]["share of the gap"] == "100.0 %"
-    assert rows["softmax"]["minus softmax"] == "-"
-    found.find(objective="softmax")[0]["result"]["heldout"]["log_likelihood"] = -9.6
-    assert rows_of("exact", found)["ns"]["share of the gap"] == "-"
-    assert rows_of("exact", records({"part": "exact", "name": "ns", "options": options}))["ns"]["share of the gap"] == "-"
-
-
-def test_targets_are_judged_by_the_records(records):
-    page = script.targets(
-        records(
-            {"part": "epochs", "name": "ns", "wordsim": 0.7},
-            {"part": "epochs", "name": "hs", "wordsim": 0.59},
-            {"part": "rows", "name": "ns", "options": {"epochs": 1}},
-            {"part": "rows", "name": "hs", "options": {"epochs": 1}, "speed": 450_000},
-            {"part": "rows", "name": "umax", "options": {"epochs": 1, "draws": 32}, "speed": 600_000},
-            {"part": "time", "name": "ns", "draw": 0},
-            {"part": "time", "name": "umax", "level": -8.0, "draw": 0},
-            {"part": "time", "name": "ove", "diverged": True},
-        )
-    )
-    verdicts = {line.split(" | ")[0]: line.split(" | ")[-1].strip(" |") for line in page.splitlines() if "met" in line}
-    assert verdicts["| `ns`: WordSim-353 at least 0.60 after 5 epochs"] == "met"
-    assert verdicts["| `hs`: WordSim-353 at least 0.60 after 5 epochs"] == "**not met**"
-    assert verdicts["| `hs`: at equal rows at most 2.5 × as slow as `ns`"] == "met"
-    assert verdicts["| `umax`: at equal rows at most 1.5 × as slow as `ns`"] == "**not met**"
-    assert verdicts["| at equal time one of `ar`, `umax`, `implicit` is significantly likelier than each of `ns`, `nce`, "
-                    "`ove`, `sampled-softmax`"] == "met"  # fmt: skip
-
-
-def test_the_newest_of_several_runs_counts_and_other_options_do_not(records):
-    other = {"epochs": 1, "threads": 2, "heldout": "0.5%"}
-    found = records(
-        {"part": "epochs", "name": "hs", "options": other},
-        {"part": "epochs", "name": "ns", "diverged": True},
-        {"part": "epochs", "name": "ns"},
-    )
-    assert list(compared.newest(found, "epochs")) == ["ns"]
-    assert compared.finished(compared.newest(found, "epochs"))
 
 
 def test_equal_rows_are_asked_of_those_that_draw(records, tmp_path):
@@ -285,15 +189,6 @@ def test_what_embedx_tells_is_what_is_on_record():
     """`python -m eval objectives --publish` would change nothing."""
     published = script.published(Records(RESULTS / "objectives.jsonl"))
     assert json.dumps(published, indent=1) + "\n" == registry.MEASURED_FILE.read_text("utf-8")
-
-
-def test_the_picture_names_every_objective_once(records):
-    names = ("ns", "hs", "ar", "umax")
-    runs = [{"part": part, "name": name, "level": -8.7} for part in ("time", "epochs") for name in names]
-    picture = script.plot(records(*runs))
-    for axes in picture.axes:
-        assert sorted(text.get_text() for text in axes.texts) == sorted(names)
-    assert script.plot(records(runs[0])) is None
 
 
 @needs_gensim

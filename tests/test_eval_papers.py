@@ -67,24 +67,11 @@ def test_one_vs_each(data):
     assert found("papers-one-vs-each").plots[""](records) is None  # the toy was not measured
 
 
-def test_closeness_is_a_ratio_of_sums():
-    a, b = np.array([[3.0, 4.0]]), np.array([[3.0, 0.0]])
-    assert papers_one_vs_each.closeness(a, b) == pytest.approx({"norm": 4 / 7, "norm_2": 4 / 5})
-
-
 def test_a_label_that_training_never_saw_is_a_mistake_and_left_out_of_nlpd():
     log_p = np.log(np.array([[0.5, 0.5], [0.25, 0.75]]))
     found = papers_one_vs_each.scores_of(log_p, np.array([2, 1]))
     assert (found["error"], found["unknown"]) == (0.5, 1)
     assert found["nlpd"] == pytest.approx(-np.log(0.75))
-
-
-def test_the_best_c_is_that_of_the_validation_rows(tmp_path):
-    grid = papers_one_vs_each.GRID["mnist"]
-    jobs = [papers_one_vs_each.regularised("mnist", "embedx", c, "validation") for c in grid]
-    runs = [(job, {"nlpd": abs(job["C"] - 0.1)}) for job in jobs]
-    assert papers_one_vs_each.best_c(made_up(tmp_path / "raw", runs, mixed=True), "mnist", "embedx") == 0.1
-    assert papers_one_vs_each.best_c(made_up(tmp_path / "raw", runs[:-1], mixed=True), "mnist", "embedx") is None
 
 
 def test_augment_and_reduce(data):
@@ -99,12 +86,6 @@ def test_augment_and_reduce(data):
     assert len(tables["times"](records).splitlines()) == 2 + 3 * 4
     assert len(tables["best"](records).splitlines()) == 2 + 2 * 2
     assert found("papers-augment-and-reduce").plots[""](records) is not None
-
-
-def test_half_the_range_over_seeds_is_told():
-    assert papers_augment_and_reduce.spread([-1.0, -1.5]) == "-1.250 ± 0.250"
-    assert papers_augment_and_reduce.spread([-1.0]) == "-1.000"
-    assert papers_augment_and_reduce.thinned(list(map(float, range(1000))), most=10)[-1] == 999
 
 
 def test_unbiased_softmax(data):

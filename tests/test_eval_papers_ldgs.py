@@ -83,12 +83,6 @@ def test_contexts_are_the_kept_neighbours_within_a_sentence(script):
     assert script.data.has_context(alone).tolist() == [False, True, True]
 
 
-def test_a_mean_leaves_out_what_is_not_there(script):
-    vectors = np.array([[1.0, 2], [3, 4], [50, 60]], dtype=np.float32)
-    found = script.data.means(vectors, np.array([[0, 1, -1], [-1, -1, 2], [-1, -1, -1]]))
-    assert found.tolist() == [[2, 3], [50, 60], [0, 0]]
-
-
 def test_windows_end_where_a_piece_does(script):
     tokens = np.zeros(PIECE + 2, dtype=np.int64)
     held_out = np.array([0, 1], dtype=np.uint8)
@@ -110,13 +104,6 @@ def test_faces_are_of_their_identities_and_each_has_one_for_test(script):
     means = np.zeros((400, script.data.FACE_DIM))
     np.add.at(means, found.training.labels.ids, found.training.features)
     assert 0.6 < accuracy(script.data.unit(means), found.test) < 0.99
-
-
-def test_impostors_are_of_the_family(script):
-    centres = script.data.centres_of(400, np.random.default_rng(0))
-    near = centres @ centres.T - 2 * np.eye(400)
-    families = np.arange(400) // script.data.FAMILY
-    assert (families[near.argmax(axis=1)] == families).mean() > 0.95
 
 
 def test_the_rows_to_start_from_know_faces_and_documents(script):
@@ -240,24 +227,7 @@ def test_rates_are_tried_beyond_where_the_best_one_is_at_an_end(script, tmp_path
     assert tried == [0.03, 0.1, 0.3, 0.9, 3.0]
 
 
-def test_timing_needs_no_memory_that_there_is_not(script):
-    run = Run(found("papers-ldgs"), ["speed", "margin, best batch"], quick=False)
-    jobs = list(script.measure.jobs(run))
-    assert {job["batch"] for job in jobs if job["labels"] == 200_000} == {100, 400, 1000}
-    assert {job["batch"] for job in jobs if job["labels"] == 670_000} == {100, 400}
-
-
 # ---- recall
-
-
-def test_recall_of_blocks_is_told_beside_that_of_as_many_whole_rows_with_the_rescoring(script, records):
-    job = {"section": "recall", "data": "documents", "contender": "softmax", "by": "index"}
-    one = [{"share": s, "looked_at": n, "recall": r, "found": float(n)} for s, n, r in ((0.01, 10, 0.2), (0.1, 1000, 0.8))]
-    four = [{"share": 0.01, "looked_at": 10, "recall": 0.4, "found": 90.0}]
-    made = records((job | {"blocks": 1}, {"by_share": one}), (job | {"blocks": 4}, {"by_share": four}))
-    row = rows_of(script.recall.results(made))["documents"]  # the last one
-    assert (row["blocks"], row["rows scored"]) == ("4", "100")
-    assert row["whole rows, as many scored"] == "0.500"  # half-way from 10 to 1000
 
 
 def test_mass_is_the_softmax_of_the_other_rows(script):
@@ -331,66 +301,6 @@ def curve(contender, accuracy, section="faces", measure="accuracy"):
     return key, {"points": points, "options": options, "final": {measure: accuracy}} | rows
 
 
-def results(text):
-    return {
-        what: f"{row['verdict']}: {row['measured']}" if row["verdict"] else row["measured"]
-        for what, row in rows_of(text).items()
-    }
-
-
-def test_targets_are_judged_by_the_records(script, records):
-    made = records(
-        speed("ldgs", 0.001), speed("ldgs", 0.002, turn=1), speed("ldgs", 0.002, turn=2), speed("margin", 0.021),
-        speed("margin, best batch", 0.009, batch=100), speed("margin, best batch", 0.005, batch=400),
-        speed("ldgs", 0.001, what="documents", labels=300_000), speed("margin", 0.009, what="documents", labels=300_000),
-        curve("ldgs", 0.796), curve("margin, best batch", 0.8), curve("mips", 0.7),
-        curve("ldgs", 0.77, "documents", "p@1"), curve("margin, best batch", 0.8, "documents", "p@1"),
-    )  # fmt: skip
-    rest = "each ± 0.0040, after 3 epochs"
-    assert results(script.measure.targets(made)) == {
-        "200,000 faces: `ldgs` 10 times faster an example than exact `margin`, batch 10": "met: 10.5 times",
-        "200,000 faces: 3 times faster than with its best batch": "**not met**: 2.5 times",
-        "300,000 labels of documents: 10 times faster, batch 10": "**not met**: 9.0 times",
-        "next-word: `ldgs` ends within 1 % of exact `margin` in accuracy": "not measured",
-        "next-word: `ldgs` ends higher than `mips`, which looks at as many rows": "not measured",
-        "faces: `ldgs` ends within 1 % of exact `margin` in accuracy": "not shown: 0.7960 beside 0.8000, " + rest,
-        "faces: `ldgs` ends higher than `mips`, which looks at as many rows": (
-            "met: 0.7960 beside 0.7000, each ± 0.0046, after 3 epochs"
-        ),
-        "documents: `ldgs` ends within 1 % of exact `margin` in p@1": "**not met**: 0.7700 beside 0.8000, " + rest,
-        "documents: `ldgs` ends higher than `mips`, which looks at as many rows": "not measured",
-    }
-
-
-def test_contenders_are_compared_after_as_many_epochs(script, records):
-    slow = curve("margin, best batch", 0.8)
-    slow[1]["points"].pop()
-    made = records(curve("ldgs", 0.9), slow)
-    names = ("ldgs", "margin, best batch")
-    assert script.measure.side_by_side(made, "faces", names, "accuracy") == pytest.approx((0.95 * 0.9, 0.95 * 0.8, 1, 100))
-
-
-def test_speeds_are_medians_with_the_best_batch(script, records):
-    made = records(
-        *(speed("softmax", s, batch, turn=t) for batch, of in ((10, (5, 6, 9)), (400, (3, 9, 4))) for t, s in enumerate(of))
-    )
-    assert script.speed.speeds(made, "faces", 200_000, 2) == {"softmax": (4, 0.5, 400, 3)}
-
-
-def test_the_table_of_curves(script, records):
-    diverged = curve("margin", 0.5)
-    diverged[1]["final"] = None
-    text = script.measure.curve_table("faces", records(curve("ldgs", 0.8), diverged, curve("mips", 0.4)))
-    rows = {name: list(row.values()) for name, row in rows_of(text).items()}
-    assert rows["ldgs"][4:] == ["50", "3.00", "6", "0.8000", "0.760", "0.800", "2"]  # nine tenths of 0.8 after an epoch
-    assert rows["mips"][-1] == "–"
-    assert rows["margin"][4] == "diverged"
-
-
-def test_rates(script):
-    assert script.measure.best_rate({0.1: 0.2, 0.3: 0.5, 1.0: 0.5, 3.0: -1.0}) == 0.3
-
-
 def test_tables_and_pictures_from_some_of_the_records(script, records):
     recall = {"section": "recall", "data": "documents", "contender": "softmax", "blocks": 4, "by": "best rows"}
     points = {
@@ -416,45 +326,6 @@ def test_the_text_is_split_at_a_word(script, tmp_path):
     assert training.read_text() + rest.read_text() == text.read_text()
     assert 0.08 < rest.stat().st_size / text.stat().st_size < 0.12
     assert rest.read_text().startswith(" word")
-
-
-def collapsed(name, likelihoods, seconds, macs):
-    """A record of a collapsed run whose iterations take so much each, after a first look that takes half of it."""
-    points = [
-        {
-            "iteration": i,
-            "seconds": (i + 0.5) * seconds,
-            "macs": (i + 0.5) * macs,
-            "objective": -x,
-            "log_likelihood": x,
-            "standard_error": 0.01,
-        }
-        for i, x in enumerate(likelihoods)
-    ]
-    key = {"section": "words", "what": "collapsed", "contender": name, "words": 20000}
-    return key, {"points": points, "final": {"WordSim-353": 0.5}}
-
-
-def test_targets_of_words_compare_at_equal_cost(script, records):
-    exact, ldgs = collapsed("softmax", [-9, -8, -7], 1, 60), collapsed("ldgs", [-9, -8.5, -8.4], 2, 10)
-    mips = collapsed("mips", [-9, -8.9, -8.8, -8.7, -8.6], 1, 2)
-    rows = list(results(script.words.targets(records(exact, ldgs, mips))).values())
-    assert rows == ["met: 6.0 times", "**not met**: -9.0000 beside -8.6000 at 9", "met: -8.5000 beside -8.6000 at 4.5"]
-    few, better = (
-        collapsed("ldgs --candidate-fraction 0.1", [-9, -8.5, -8.4], 2, 15),
-        collapsed("mips --candidate-fraction 0.1", [-9, -8.3], 1, 2),
-    )
-    both = list(results(script.words.targets(records(exact, ldgs, mips, few, better))).values())
-    assert both[3:] == [
-        "**not met**: 4.0 times", "**not met**: -9.0000 beside -8.3000 at 9", "**not met**: -8.5000 beside -8.3000 at 4.5",
-    ]  # fmt: skip
-    assert both[1] == "**not met**: -9.0000 beside -8.3000 at 9"  # the better of them, whichever it is
-    text = script.words.runs(records(exact, ldgs, mips))
-    assert "| `ldgs` --collapsed | 20,000 | 2 | 5 | 2 | 10 | -8.4000 ± 0.0100 | 0.500 |" in text
-    assert script.words.plot(records(exact, ldgs, mips)) is not None
-    late = collapsed("ldgs", [], 2, 10)  # no iteration ended in time
-    assert list(script.words.runs_of(records(exact, late))) == ["softmax"]
-    assert script.words.targets(records(exact, late, mips)) == "Not measured."
 
 
 def test_words_are_measured_as_they_are_trained(script, tmp_path):

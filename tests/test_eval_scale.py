@@ -4,7 +4,7 @@ import bz2
 from collections import Counter
 
 import pytest
-from eval_setup import Records, Run, environment, found
+from eval_setup import Run, found
 
 from eval import generated_text, scale
 
@@ -43,42 +43,6 @@ def test_a_dump_of_pages_several_times_over_is_one_document(tmp_path):
     xml = bz2.decompress((tmp_path / "dump").read_bytes())
     assert len(xml) == size
     assert [page.text for page in ElementTree.fromstring(xml).iter("page")] == ["one", "two"] * scale.DUMP_COPIES
-
-
-@pytest.fixture
-def records(tmp_path):
-    kept = Records(tmp_path / "scale.jsonl", environment())
-    gib = scale.GIBIBYTE
-    for name, seconds, memory in (("small", 10.0, gib), ("large", 12.5, 15.9 * gib)):
-        result = {
-            "stages": {"reading": 2.0, "training": seconds, "saving": 1.0}, "anonymous": memory, "encoded": gib, "model": gib,
-            "text": gib, "tokens": 5000, "trained": 4000, "vocabulary": 300, "types": 700,
-        }  # fmt: skip
-        kept.add({"kind": "train", "corpus": name, **scale.TRAINED[name], **scale.SETTINGS}, result, "x")
-    for repetition, seconds in enumerate((3.0, 1.0, 2.0)):
-        job = {"kind": "read", "form": "dump", "repetition": repetition}
-        kept.add({**job, "tool": "embedx", "cores": 2}, {"seconds": seconds, "tokens": 100}, "x")
-        kept.add({**job, "tool": "embedx", "cores": 1}, {"seconds": 1.5 * seconds, "tokens": 100}, "x")
-        kept.add({**job, "tool": "gensim", "cores": 2}, {"seconds": 5 * seconds, "tokens": 90}, "x")
-    return kept
-
-
-def test_targets_are_judged_from_the_records(records):
-    lines = {line.split(" | ")[0].strip("| "): line for line in scale.targets(records).splitlines()}
-    memory, kept = (
-        lines["an epoch of a billion words inside 16 GiB"],
-        lines["at least 80 % of the small corpus's words per second"],
-    )
-    assert "15.90 GiB | met" in memory
-    assert "80% | not shown" in kept  # one run of each
-    assert "1.50 | **not met**" in lines["dump: two cores read 1.6 times as fast as one"]
-    assert "5.0 | met" in lines["a dump five times as fast as gensim's WikiCorpus"]
-    assert "not measured" in lines["gz: two cores read 1.6 times as fast as one"]
-
-
-def test_tables_give_medians_and_paces(records):
-    assert "| dump | embedx | 2 | 2.00 | 0 | 1.50 |" in scale.reading(records)
-    assert "700 | 300 | 1.00 GiB" in scale.stages(records)
 
 
 def test_what_is_chosen_is_measured(tmp_path):

@@ -82,16 +82,6 @@ def test_the_best_feed_for_a_whole_run_pays_for_its_preparation(tmp_path):
     assert rows_of(speed.feeds(made_up(tmp_path / "raw", []))) == {}
 
 
-def test_gensims_better_rate_has_the_higher_sum_of_mean_scores(tmp_path):
-    def run(alpha, seed, a, b):
-        return {"kind": "train", "tool": "gensim", "purpose": "full", "alpha": alpha, "seed": seed}, {
-            "scores": {"a": a, "b": b}
-        }
-
-    runs = [run(0.1, 1, 0.5, 0.1), run(0.1, 2, 0.9, 0.1), run(0.2, 1, 0.6, 0.3), run(0.2, 2, 0.6, 0.3)]
-    assert {each["job"]["alpha"] for each in speed.tuned_gensim(made_up(tmp_path / "raw", runs))} == {0.2}
-
-
 def trained(tool, answers, seconds, name=None, seed=1, epochs=5):
     scores = dict.fromkeys(speed.TESTS, float(np.mean(answers)))
     packed = [speed_process.packed(answers[:n]) for n in (353, 999, 19544)]
@@ -133,27 +123,6 @@ def test_quality_is_judged_by_the_lower_end_of_a_paired_interval(tmp_path):
     )
     assert rows_of(speed.training(records))["2"]["words/s"] == "5,000"
     assert speed.plot(records) is not None
-
-
-def test_words_per_second_count_the_words_of_the_corpus(tmp_path):
-    answers = np.zeros(20_000)
-    records = made_up(
-        tmp_path / "raw", [trained("embedx", answers, 5.0, speed.DEFAULT, seed) for seed in (1, 2)], words=10_000_000
-    )
-    assert speed.rate(records, records.find()) == 10_000_000
-
-
-def test_time_to_quality_tells_the_first_run_with_no_score_below(tmp_path):
-    def short(epochs, score):
-        job, result = trained("embedx", np.full(20_000, score), epochs, speed.DEFAULT, epochs=epochs)
-        return job | {"purpose": "fewer epochs"}, result
-
-    runs = [trained("gensim", np.full(20_000, 0.5), 20.0), trained("embedx", np.full(20_000, 0.75), 5.0, speed.DEFAULT)]
-    rows = rows_of(speed.time_to_quality(made_up(tmp_path / "raw", [*runs, short(1, 0.25), short(2, 0.5)])))
-    assert {name: (row["× faster"], row["no score below gensim's"]) for name, row in rows.items()} == {
-        "gensim, 5 epochs": ("1.0", "yes"), "embedx, 1 epoch": ("10.5", "no"), "embedx, 2 epochs": ("7.0", "yes"),
-        "embedx, 5 epochs": ("3.5", "yes"),
-    }  # fmt: skip
 
 
 @needs_gensim

@@ -42,21 +42,12 @@ def test_contenders_take_turns():
     assert len({json.dumps(job) for job in jobs}) == len(jobs)
 
 
-def test_contenders_and_sections_choose():
-    assert {(job["tool"], job["dataset"]) for job in jobs_of("napkinxc", "small")} == {("napkinXC", "bibtex")}
-
-
 def test_pecos_needs_its_interpreter_in_a_full_run(capsys):
     with pytest.raises(SystemExit, match="pecos_python=INTERPRETER"):
         jobs_of("pecos", "eurlex")
     assert jobs_of("pecos", "eurlex", quick=True) == []
     assert "PECOS is left out" in capsys.readouterr().err
     assert len(jobs_of("pecos", "eurlex", pecos_python="python")) == 3
-
-
-def test_the_exact_softmax_is_left_out_where_labels_are_a_million():
-    labels = {job["labels"] for job in main.scaling_jobs(1, quick=False) if job["objective"] == "softmax"}
-    assert max(labels) == main.EXACT_LABELS < max(main.LABELS)
 
 
 def test_settings_of_embedx_are_settings_that_there_are():
@@ -129,14 +120,6 @@ def several(name, tool, training, p, turn=1, **more):
     return job, result
 
 
-def scaled_run(objective, n_labels, microseconds, **options):
-    job = {
-        "section": "scaling", "dataset": "random", "tool": "embedx scaling", "objective": objective, "labels": n_labels,
-        "features": 100, "threads": 1, "turn": 1, "name": objective, "options": {"optimizer": "adagrad", **options},
-    }  # fmt: skip
-    return job, {"microseconds": microseconds, "seconds": 1.0, "rows": 6.0, "flops": 100.0, "used": {}}
-
-
 def test_the_fastest_embedx_that_is_as_accurate_stands_beside_each_peer(tmp_path):
     runs = [
         several("embedx quick", "embedx", 1.0, 0.60),
@@ -154,12 +137,6 @@ def test_the_fastest_embedx_that_is_as_accurate_stands_beside_each_peer(tmp_path
     assert "- tree: C 2.5" in main.settings_of("eurlex", records)
 
 
-def test_a_row_is_the_median_of_its_turns(tmp_path):
-    runs = [several("embedx", "embedx", seconds, 0.5, turn) for turn, seconds in enumerate((1.0, 2.0, 9.0))]
-    row = rows_of(main.several_labels("eurlex", made_up(tmp_path / "raw", runs)))["embedx"]
-    assert (row["runs"], row["s training"]) == ("3", "2.00")
-
-
 def test_a_contender_that_failed_is_told(tmp_path):
     job, _ = several("peer", "omikuji", 1.0, 0.5)
     records = made_up(tmp_path / "raw", [(job, {"error": "no | memory"}), several("embedx", "embedx", 1.0, 0.5)])
@@ -167,32 +144,6 @@ def test_a_contender_that_failed_is_told(tmp_path):
     assert (row["runs"], row["s training"]) == ("0", "failed: no / memory")
     assert rows_of(main.equal_quality("eurlex", records)) == {}
     assert records.get(job) is None  # so that --resume tries again
-
-
-def test_one_label_stands_beside_scikit_learn(tmp_path):
-    def one(name, tool, training, accuracy):
-        job = {"section": "small", "dataset": "mnist", "name": name, "tool": tool, "threads": 2, "turn": 1}
-        scores = {"accuracy": accuracy, "log_likelihood": -1.0, "iterations": 9}
-        return job, {"training": training, "prediction": 1.0, "used": {}, **scores}
-
-    runs = [one("ours", "embedx single", 1.0, 0.75), one("theirs", "LogisticRegression", 4.0, 0.5)]
-    rows = rows_of(main.one_label("mnist", made_up(tmp_path / "raw", runs)))
-    assert rows["ours"]["× scikit-learn's training time"] == "0.25"
-    assert rows["ours"]["accuracy minus its"] == "+0.2500"
-    assert rows["theirs"]["accuracy minus its"] == ""
-
-
-def test_scaling_tells_growth_and_the_gain_over_the_exact_softmax(tmp_path):
-    runs = [scaled_run("ns", k, time, negatives=5) for k, time in ((1000, 2.0), (100_000, 3.0))]
-    runs += [scaled_run("softmax", k, time) for k, time in ((1000, 20.0), (100_000, 3000.0))]
-    records = made_up(tmp_path / "raw", runs)
-    row = rows_of(main.growth(records))["ns, 5 draws"]
-    assert list(row.values())[1:] == ["100", "1.5", "100,000", "1e+03"]
-    assert "6.0 rows, 100 FLOP" in main.work(records)
-    assert rows_of(main.scaling(records))["softmax"]["100,000"] == "3000.00"
-    assert main.several_labels("eurlex", records) == "Not measured."
-    assert main.plot_eurlex(records) is None
-    assert main.plot_scaling(records) is not None
 
 
 def test_published_records_are_those_that_resuming_finds():

@@ -4,7 +4,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from eval_setup import Records, Run, environment, found, rows_of
+from eval_setup import Records, Run, environment, found
 
 from eval import subwords, subwords_process
 from eval.under_test import word_sets
@@ -48,8 +48,3 @@ def test_fasttext_is_compared_at_its_better_rate(records):
     assert [line.split(" | ")[2] for line in lines[2:]] == ["embedx, n-grams of 3 to 6", "fastText, n-grams of 3 to 6"]
     assert "0.402" in lines[3]
     assert "+0.100 ±" in lines[2]
-
-
-def test_speed_is_the_median_beside_fasttext(records):
-    row = rows_of(subwords.speed(records))["embedx, n-grams of 3 to 6"]
-    assert (row["reading and training, s"], row["training, s"], row["times fastText's"]) == ("2.0", "1.0", "5.0")

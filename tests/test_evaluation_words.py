@@ -16,7 +16,7 @@ from needs import HAS_NO_GENSIM, WHY_NO_GENSIM, needs_data
 from scipy import stats
 
 from embedx.errors import EmbedxError
-from embedx.evaluation import analogies, words
+from embedx.evaluation import analogies, word_sets, words
 from embedx.labeled.read import read, read_label_names
 from embedx.training.progress import Silent
 from embedx.vectors import export, model
@@ -31,7 +31,7 @@ from gensim.test.utils import datapath
 def toy(seed=0, dim=8, share=0.9, cased=True):
     """Vectors for most words of the test sets: relations are offsets, some words have more spellings, are equal or zero."""
     rng = np.random.default_rng(seed)
-    *pairs, questions = words.default_tests()
+    *pairs, questions = word_sets.default_tests()
     vectors = {word.lower(): rng.normal(size=dim) for test in pairs for item in test.words for word in item}
     offsets = {section: rng.normal(size=dim) for section in dict.fromkeys(questions.sections)}
     for section, (a, b, _, _) in zip(questions.sections, questions.words, strict=True):
@@ -59,7 +59,7 @@ def as_gensim(vectors):
 def some_questions(tmp_path, n=400, seed=0):
     """A file with a sample of Google's questions, and some odd ones."""
     rng = np.random.default_rng(seed)
-    test = words.default_tests()[2]
+    test = word_sets.default_tests()[2]
     lines = [": odd", "boy boy girl girl", "boy girl boy girl", "boy girl girl boy", "Boy GIRL brother sister", ": sample"]
     lines += [" ".join(test.words[i]) for i in rng.choice(len(test), n, replace=False)]
     file = tmp_path / "questions.txt"
@@ -72,7 +72,7 @@ def some_questions(tmp_path, n=400, seed=0):
 def test_pairs_are_scored_as_gensim_scores_the_file(name, seed):
     vectors = toy(seed)
     pearson, spearman, oov = as_gensim(vectors).evaluate_word_pairs(datapath(name))
-    [answers] = words.score(vectors, [words.read_pairs(Path(datapath(name)))])
+    [answers] = words.score(vectors, [word_sets.read_pairs(Path(datapath(name)))])
     used = answers.used
     assert answers.score == pytest.approx(spearman[0], abs=1e-12)
     assert answers.details["pearson"] == pytest.approx(pearson[0], abs=1e-12)
@@ -89,7 +89,7 @@ def test_analogies_are_answered_exactly_as_gensim_does(tmp_path, cased, candidat
     monkeypatch.setattr(analogies, "SCORE_FLOATS", 1_000)
     file, vectors = some_questions(tmp_path), toy(cased=cased, share=1.0)
     score, sections = as_gensim(vectors).evaluate_word_analogies(str(file), restrict_vocab=candidates)
-    test = words.read_analogies(file, candidates=candidates)
+    test = word_sets.read_analogies(file, candidates=candidates)
     [answers] = words.score(vectors, [test])
     if candidates == 40:
         assert not answers.used.any()
@@ -121,7 +121,7 @@ def test_variants_of_a_question_word_and_zero_vectors_are_no_answers(tmp_path):
         file.write_text(": s\n" + f"{words_asked}\n" * 4)
         vectors = WordVectors(vocabulary, {"input": table})
         score, _ = as_gensim(vectors).evaluate_word_analogies(str(file))
-        [answers] = words.score(vectors, [words.read_analogies(file)])
+        [answers] = words.score(vectors, [word_sets.read_analogies(file)])
         assert answers.values[0] == 1
         assert answers.score == 1
         assert score == (spellings < 5)
@@ -132,7 +132,7 @@ def test_the_most_frequent_spelling_counts(tmp_path):
     vectors.vectors[0] = vectors.vectors[1]
     file = tmp_path / "pairs.tsv"
     file.write_text("turkey\tbird\t9\nturkey\tgoose\t1\nduck\tgoose\t5\n")
-    [answers] = words.score(vectors, [words.read_pairs(file)])
+    [answers] = words.score(vectors, [word_sets.read_pairs(file)])
     np.testing.assert_allclose(answers.values, [1, 0, 0])
 
 
@@ -192,7 +192,7 @@ def test_two_models_are_compared_on_what_both_know(tmp_path):
     b = export.export(toy(2, share=0.8), "word2vec-binary", tmp_path / "b")
     report = words.evaluate(a, b, pairs=pairs)
     [difference] = report.differences
-    both = [words.score(model.load(path), [words.read_pairs(pairs[0])])[0] for path in (a, b)]
+    both = [words.score(model.load(path), [word_sets.read_pairs(pairs[0])])[0] for path in (a, b)]
     shared = both[0].used & both[1].used
     expected = [stats.spearmanr(each.test.gold[shared], each.values[shared])[0] for each in both]
     assert difference.shared == shared.sum() < min(score.used for score in report.scores)
@@ -209,9 +209,9 @@ def test_two_models_are_compared_on_what_both_know(tmp_path):
 @pytest.mark.parametrize("kind", ["pairs", "analogies"])
 def test_several_seeds_a_side_are_averaged(tmp_path, kind):
     test = (
-        words.read_pairs(Path(datapath("wordsim353.tsv")))
+        word_sets.read_pairs(Path(datapath("wordsim353.tsv")))
         if kind == "pairs"
-        else words.read_analogies(some_questions(tmp_path, 200))
+        else word_sets.read_analogies(some_questions(tmp_path, 200))
     )
     a, b = ([words.score(toy(seed, share=1), [test])[0] for seed in seeds] for seeds in ((1, 2, 3), (4, 5, 6)))
     difference = words.paired_difference(a, b)
@@ -236,67 +236,16 @@ def test_nothing_to_score_is_said_not_a_crash(tmp_path):
     assert " - " in report.table()
 
 
-def test_equal_vectors_have_no_correlation(tmp_path):
-    vectors = toy()
-    vectors.vectors[:] = 1
-    [answers] = words.score(vectors, [words.read_pairs(Path(datapath("wordsim353.tsv")))])
-    assert np.isnan(answers.score)
-
-
-def test_files_in_the_layouts_that_are_about(tmp_path):
-    file = tmp_path / "set.txt"
-    for content in (
-        "love\tsex\t6.77\r\ntiger\tcat\t7.35\r\n",
-        "\ufeff# a comment\nword1\tword2\tscore\nlove\tsex\t6.77\n\ntiger\tcat\t7.35",
-        "love sex 6.77\ntiger cat 7.35\n",
-        "love\tsex\t6.77\tmore\t1\ntiger\tcat\t7.35\tmore\t2\n",
-    ):
-        file.write_text(content, encoding="utf-8", newline="")
-        pairs = words.read_pairs(file)
-        assert pairs.words == [("love", "sex"), ("tiger", "cat")]
-        np.testing.assert_array_equal(pairs.gold, [6.77, 7.35])
-    assert pairs.name == "set"
-
-
-@pytest.mark.parametrize(
-    ("content", "complaint"),
-    [
-        ("a\tb\t1\na\tb\n", r"set.txt:2: not a pair with its score; lines look like `tiger TAB cat TAB 7.35`"),
-        ("a\tb\t1\na\tb\tx\n", "set.txt:2: not a pair"),
-        ("a\tb\tnan\n", "set.txt:1: a word is missing or the score is not finite"),
-        ("a\t\t1\n", "set.txt:1: a word is missing"),
-        ("# nothing\n", "set.txt: holds no pairs"),
-    ],
-)
-def test_broken_pairs_are_named(tmp_path, content, complaint):
-    (tmp_path / "set.txt").write_text(content)
-    with pytest.raises(EmbedxError, match=complaint):
-        words.read_pairs(tmp_path / "set.txt")
-
-
-@pytest.mark.parametrize(
-    ("content", "complaint"),
-    [
-        (": s\na b c d\na b c\n", "set.txt:3: 3 words; a question has four"),
-        (": s\n", "set.txt: holds no questions"),
-    ],
-)
-def test_broken_questions_are_named(tmp_path, content, complaint):
-    (tmp_path / "set.txt").write_text(content)
-    with pytest.raises(EmbedxError, match=complaint):
-        words.read_analogies(tmp_path / "set.txt")
-
-
 def test_what_cannot_be_opened_is_named(tmp_path):
     with pytest.raises(EmbedxError, match="nowhere: no such file"):
-        words.read_pairs(tmp_path / "nowhere")
+        word_sets.read_pairs(tmp_path / "nowhere")
     with pytest.raises(EmbedxError, match="aaa: no such file"):
-        words.read_pairs(tmp_path / ("a" * 300))
+        word_sets.read_pairs(tmp_path / ("a" * 300))
     with pytest.raises(EmbedxError, match="aaa: no such file or model folder"):
         words.open_vectors(tmp_path / ("a" * 300), Silent(), trust_pickle=True)
     (tmp_path / "latin1").write_bytes(b"caf\xe9\tb\t1\n")
     with pytest.raises(EmbedxError, match="latin1:1: not UTF-8; convert the file"):
-        words.read_pairs(tmp_path / "latin1")
+        word_sets.read_pairs(tmp_path / "latin1")
     (tmp_path / "pickle").write_bytes(b"\x80\x04N.")
     with pytest.raises(EmbedxError, match="pickle: gensim finds no word vectors in it"):
         words.evaluate(tmp_path / "pickle", trust_pickle=True)
@@ -320,8 +269,8 @@ DOORS = {
     "classify, predict": lambda path: read(str(path)),
     "labels": lambda path: read("x.txt", str(path)),
     "--label-names": lambda path: read_label_names(str(path)),
-    "--pairs": words.read_pairs,
-    "--analogies": words.read_analogies,
+    "--pairs": word_sets.read_pairs,
+    "--analogies": word_sets.read_analogies,
 }
 
 
@@ -345,7 +294,7 @@ def test_gensim_says_nothing_and_keeps_nothing(caplog):
     keyed = as_gensim(toy())
     caplog.clear()
     with caplog.at_level(logging.DEBUG, logger="gensim"):
-        words.score(keyed, words.default_tests()[:2])
+        words.score(keyed, word_sets.default_tests()[:2])
         assert logging.getLogger("gensim").level == logging.DEBUG
     assert [record for record in caplog.records if record.name.startswith("gensim")] == []
     assert "most_similar" not in vars(keyed)
@@ -354,18 +303,18 @@ def test_gensim_says_nothing_and_keeps_nothing(caplog):
 def test_without_gensim_the_error_says_so(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "gensim.models", None)
     with pytest.raises(EmbedxError, match="evaluation needs gensim"):
-        words.score(WordVectors(["a"], {"input": np.ones((1, 1), np.float32)}), words.default_tests())
+        words.score(WordVectors(["a"], {"input": np.ones((1, 1), np.float32)}), word_sets.default_tests())
 
 
 @needs_data
 def test_public_sets_are_read_whole():
     folder = Path(os.environ["EMBEDX_DATA"]) / "wordsim"
-    sizes = {file.name: len(words.read_pairs(file)) for file in sorted(folder.glob("EN-*.txt"))}
+    sizes = {file.name: len(word_sets.read_pairs(file)) for file in sorted(folder.glob("EN-*.txt"))}
     assert sizes["EN-WS-353-ALL.txt"] == 353
     assert sizes["EN-MTurk-287.txt"] == 287
     assert sizes["EN-RG-65.txt"] == 65
-    assert len(words.read_analogies(folder / "questions-words.txt")) == 19_544
-    assert len(words.read_analogies(folder / "questions-phrases.txt")) == 3_218
+    assert len(word_sets.read_analogies(folder / "questions-words.txt")) == 19_544
+    assert len(word_sets.read_analogies(folder / "questions-phrases.txt")) == 3_218
 
 
 # ---- several sets together
@@ -381,7 +330,9 @@ def some_sets(names, sizes, seed=0):
     rng = np.random.default_rng(seed)
     made = []
     for name, n in zip(names, sizes, strict=True):
-        made.append(words.SimilarityPairs(name, [(f"{name}{k}", "x") for k in range(n)], rng.integers(0, 9, n).astype(float)))
+        made.append(
+            word_sets.SimilarityPairs(name, [(f"{name}{k}", "x") for k in range(n)], rng.integers(0, 9, n).astype(float))
+        )
     return made
 
 
@@ -390,7 +341,7 @@ def random_answers(tests, seed, quality=1.0, missing=0.2):
     found = []
     for test in tests:
         values = quality * test.gold / 9 + rng.normal(size=len(test))
-        found.append(words.Answers(test, np.where(rng.random(len(test)) < missing, np.nan, values), math.nan, {}))
+        found.append(word_sets.Answers(test, np.where(rng.random(len(test)) < missing, np.nan, values), math.nan, {}))
     return found
 
 
@@ -423,8 +374,8 @@ def test_the_error_of_the_pooled_score_resamples_each_set_by_itself():
 
 def test_a_set_that_is_a_part_of_another_does_not_count():
     [whole, other] = some_sets("ab", (50, 60))
-    part = words.SimilarityPairs("part", [(b.upper(), a) for a, b in whole.words[:20]], whole.gold[:20])
-    same = words.SimilarityPairs("same", whole.words, whole.gold + 1)
+    part = word_sets.SimilarityPairs("part", [(b.upper(), a) for a, b in whole.words[:20]], whole.gold[:20])
+    same = word_sets.SimilarityPairs("same", whole.words, whole.gold + 1)
     answers = random_answers([part, whole, same, other], 4)
     assert words.pooled(answers).details["sets"] == ["a", "b"]
     assert words.pooled(answers[:3]) is None
@@ -433,11 +384,11 @@ def test_a_set_that_is_a_part_of_another_does_not_count():
 def test_a_set_without_known_words_leaves_the_others():
     tests = some_sets("abc", (40, 50, 30))
     answers = random_answers(tests, 5)
-    nothing = words.Answers(tests[1], np.full(50, np.nan), math.nan, {})
+    nothing = word_sets.Answers(tests[1], np.full(50, np.nan), math.nan, {})
     together, rest = words.pooled([answers[0], nothing, answers[2]]), words.pooled([answers[0], answers[2]])
     assert together.score == pytest.approx(rest.score)
     assert words.paired_difference([together], [together]).shared == np.count_nonzero(rest.used)
-    empty = words.pooled([words.Answers(test, np.full(len(test), np.nan), math.nan, {}) for test in tests])
+    empty = words.pooled([word_sets.Answers(test, np.full(len(test), np.nan), math.nan, {}) for test in tests])
     assert math.isnan(empty.score)
     assert all(map(math.isnan, words.summary("model", empty, 0).interval))
 

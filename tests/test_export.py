@@ -134,7 +134,7 @@ def test_a_pipe_or_a_device_is_not_replaced_by_a_file_nor_a_link_to_a_file(tmp_p
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "to-pipe").symlink_to(tmp_path / "pipe")
     for name in "pipe", "to-pipe":
-        with pytest.raises(EmbedxError, match=rf"{name}: a pipe or a device, in whose place no file is put"):
+        with pytest.raises(EmbedxError, match=rf"{name}: a pipe or a device, which is not replaced by a file"):
             export.export(loaded, "word2vec", tmp_path / name, overwrite=True)
     assert (tmp_path / "pipe").is_fifo()
     (tmp_path / "real.vec").write_text("1 1\nb 1\n")

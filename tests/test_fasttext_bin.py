@@ -11,7 +11,8 @@ from needs import needs_fasttext
 import embedx
 from embedx.errors import EmbedxError
 from embedx.text.ngrams import NGrams
-from embedx.vectors import export, fasttext_bin, model
+from embedx.vectors import export, model
+from embedx.vectors.formats import fasttext as fasttext_bin
 from embedx.vectors.subwords import Subwords
 from tests.test_formats import Notes
 
@@ -174,10 +175,10 @@ DAMAGES = [
     (lambda d: put(d, INPUT_AT, "<B", 1), r"a quantised model of fastText \(.ftz\), which is not read; give the .bin"),
     (lambda d: put(d, INPUT_AT + 1, "<q", 2**62), "4,611,686,018,427,387,904 input rows of 7 numbers, where 66 rows"),
     (lambda d: put(d, INPUT_AT + 1, "<q", -1), "-1 input rows"),
-    (lambda d: put(d, INPUT_AT + 17 + 4 * 7, "<f", np.nan), "the row of the word 'duck' holds what is no finite number"),
-    (lambda d: put(d, met_by("the", d), "<f", np.inf), "the row of an n-gram of the word 'the' holds what is no finite number"),
+    (lambda d: put(d, INPUT_AT + 17 + 4 * 7, "<f", np.nan), "the row of the word 'duck' is not finite"),
+    (lambda d: put(d, met_by("the", d), "<f", np.inf), "the row of an n-gram of the word 'the' is not finite"),
     (lambda d: put(d, OUTPUT_AT + 1, "<q", 2**62), "4,611,686,018,427,387,904 output rows of 7 numbers .* cut short"),
-    (lambda d: d + b"x", "goes on for 1 bytes after the model"),
+    (lambda d: d + b"x", "continues for 1 bytes after the model"),
     (lambda d: d[:-1], "6 output rows of 7 numbers take 168 bytes, but 167 follow; it is cut short"),
     (lambda d: d[:OUTPUT_AT], "ends before its output rows"),
     (lambda d: d[: INPUT_AT + 100], "66 input rows of 7 numbers take 1,848 bytes, but 83 follow; it is cut short"),
@@ -241,7 +242,7 @@ def test_a_compressed_model_is_to_be_unpacked(tmp_path):
     import gzip
 
     (tmp_path / "packed.bin.gz").write_bytes(gzip.compress(bytes(content(tmp_path))))
-    with pytest.raises(EmbedxError, match=r"packed\.bin\.gz: a fastText model is read at many places; unpack it first"):
+    with pytest.raises(EmbedxError, match=r"packed\.bin\.gz: a fastText model needs random access; unpack it first"):
         embedx.load(tmp_path / "packed.bin.gz")
 
 

@@ -14,7 +14,7 @@ import zstandard
 
 from embedx.errors import EmbedxError
 from embedx.vectors import formats, model
-from embedx.vectors.formats import contract, text_rows
+from embedx.vectors.formats import contract, word2vec
 
 WORDS = ["the", "naïve", "a\u00a0b", "</s>", "42"]
 VECTORS = np.array([[0.1, -2.5], [1e-20, 3e20], [7, 8], [0, -0.0], [1 / 3, 2 / 3]], np.float32)
@@ -141,7 +141,7 @@ def test_the_first_of_two_equal_words_wins(tmp_path):
     [
         (b"", ":1: neither a header"),
         (b"Once upon a time\nthere was a corpus\n", ":1: neither a header `words dim` nor a word with its vector"),
-        (b"2 2\na 1 2\nb 3\n", ":3: 1 numbers after the word 'b', not 2; mend or delete the line"),
+        (b"2 2\na 1 2\nb 3\n", ":3: 1 numbers after the word 'b', not 2; fix or delete the line"),
         (b"2 2\na 1 2 3\nb 3 4\n", ":2: 3 numbers after the word 'a', not 2"),
         (b"a 1 2\nb 3 4\nc d 5\n", ":3: 2 numbers after the word 'c', not 2|:3: 'd' in the vector of 'c' is not a number"),
         (b"a 1 2\nb 3 4 5\n", ":2: 3 numbers after the word 'b', not 2"),
@@ -155,7 +155,7 @@ def test_the_first_of_two_equal_words_wins(tmp_path):
         (b"0 2\n", "holds no word"),
         (b"2 0\na\nb\n", ":1: the header says 0 dimensions"),
         (binary()[:-4], "ends within word 5 of 5; the file is cut short"),
-        (binary() + b"more", "goes on after the 5 words"),
+        (binary() + b"more", "continues after the 5 words"),
         (b"2 2\na " + np.array([1, np.nan, 0], np.float32).tobytes(), "ends within word 2 of 2"),
         (b"1 2\na " + np.array([1, np.nan], np.float32).tobytes(), "the vector of 'a' is not finite"),
         (b"999999999999 100000\na " + bytes(4), ":1: .* do not fit into memory|ends within word 1"),
@@ -182,7 +182,7 @@ def test_a_broken_file_is_an_error_with_place_and_remedy(tmp_path, content, comp
 def test_what_follows_the_last_block_of_a_binary_file_is_noticed(tmp_path, monkeypatch, more):
     monkeypatch.setattr(contract, "BLOCK_BYTES", len(binary().partition(b"\n")[2]))
     assert len(formats.read(write(tmp_path, binary() + b"\n"))[0]) == 5
-    with pytest.raises(EmbedxError, match="goes on after the 5 words"):
+    with pytest.raises(EmbedxError, match="continues after the 5 words"):
         formats.read(write(tmp_path, binary() + more))
 
 
@@ -227,17 +227,17 @@ def test_a_pipe_is_read_once(tmp_path):
 )
 def test_what_has_no_end_or_claims_too_much_is_an_error(tmp_path, monkeypatch, content, complaint):
     monkeypatch.setattr(contract, "BLOCK_BYTES", 50)
-    monkeypatch.setattr(contract, "MOST_LINE_BYTES", 1000)
+    monkeypatch.setattr(contract, "MAX_LINE_BYTES", 1000)
     with pytest.raises(EmbedxError, match=complaint):
         formats.read(write(tmp_path, content))
 
 
 def test_no_more_is_read_of_a_line_without_end(monkeypatch):
-    monkeypatch.setattr(contract, "BLOCK_BYTES", 50)
-    monkeypatch.setattr(contract, "MOST_LINE_BYTES", 1000)
+    monkeypatch.setattr(contract, "MAX_LINE_BYTES", 1000)
     stream = io.BytesIO(b"a" * 9999)
-    [[line]] = text_rows.line_blocks(stream)
-    assert len(line) == stream.tell() - 50 == 1050  # the block that is one too many is read, and dropped
+    with pytest.raises(EmbedxError, match="a line of more than 1,000 bytes"):
+        list(word2vec.line_blocks("vectors", stream))
+    assert stream.tell() == 1001
 
 
 def test_vectors_that_do_not_fit_into_memory_are_an_error(tmp_path, monkeypatch):

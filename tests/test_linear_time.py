@@ -21,10 +21,10 @@ from embedx.labeled.sparse import check_libsvm
 from embedx.text.sources import resolve
 from embedx.text.streams import open_source, text_blocks
 from embedx.training.progress import Silent
-from embedx.vectors.formats import contract, text_rows, word2vec_binary
+from embedx.vectors.formats import contract, word2vec
 
 PACKAGES = (embedx.text, embedx.labeled, embedx.evaluation)
-MODULES = [text_rows, word2vec_binary] + [
+MODULES = [word2vec] + [
     importlib.import_module(f"{package.__name__}.{found.name}")
     for package in PACKAGES
     for found in pkgutil.iter_modules(package.__path__)
@@ -141,7 +141,7 @@ def test_a_long_line_of_vectors_is_not_copied_again_and_again(monkeypatch):
     monkeypatch.setattr(contract, "BLOCK_BYTES", 64)
 
     def work(n):
-        blocks, done = bound(lambda: list(text_rows.line_blocks(io.BytesIO(b"1 " * n))), "line_blocks")
+        blocks, done = bound(lambda: list(word2vec.line_blocks("vectors", io.BytesIO(b"1 " * n))), "line_blocks")
         assert blocks == [[b"1 " * n]]
         return done
 
@@ -150,11 +150,10 @@ def test_a_long_line_of_vectors_is_not_copied_again_and_again(monkeypatch):
 
 def test_the_end_of_a_word_is_not_sought_again_and_again(monkeypatch):
     monkeypatch.setattr(contract, "BLOCK_BYTES", 64)
-    layout = text_rows.Layout(1, 1)
 
     def work(n):
         stream = io.BytesIO(b"1 1\n" + b"a" * n + b" " + bytes(4))
-        (words, *_), done = bound(lambda: word2vec_binary.read_binary("vectors", stream, layout, Silent()), "read_binary")
+        (words, *_), done = bound(lambda: word2vec.read_binary("vectors", stream, 1, 1, Silent()), "read_binary")
         assert words == ["a" * n]
         return done
 
@@ -164,7 +163,7 @@ def test_the_end_of_a_word_is_not_sought_again_and_again(monkeypatch):
 def test_a_word_of_many_parts_is_put_together_once():
     def work(n):
         line = b"a " * n + b"1 2"
-        (word, numbers), done = bound(lambda: text_rows.parse_line("x:1", line, text_rows.Layout(None, 2)), "parse_line")
+        (word, numbers), done = bound(lambda: word2vec.parse_line("x:1", line, 2, has_header=False), "parse_line")
         assert (word, numbers) == (("a " * n)[:-1], [1, 2])
         return done
 

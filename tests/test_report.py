@@ -55,12 +55,12 @@ def test_labels_by_frequency(seed):
             continue
         each = found[name]
         assert (each.labels, each.occurrences) == (len(own), len(pairs))
-        assert (each.fewest, each.most) == ((min(own), max(own)) if own else (0, 0))
+        assert (each.min_rows, each.max_rows) == ((min(own), max(own)) if own else (0, 0))
         for best in (1, 3):
             expected = sum(label in answered[:best] for answered, label in pairs) / len(pairs) if pairs else np.nan
             assert each.recall[best] == pytest.approx(expected, nan_ok=True)
         first = [best[0] in row for best, row in zip(top, rows, strict=True) if naive_bin(best[0], counts) == k]
-        assert each.answered == len(first)
+        assert each.predicted == len(first)
         assert each.precision == pytest.approx(sum(first) / len(first) if first else np.nan, nan_ok=True)
 
 

@@ -28,8 +28,7 @@ from embedx.classification.label_tree import LabelTree
 from embedx.engine import sparse_levels
 from embedx.engine.sparse_levels import Found
 from embedx.errors import EmbedxError
-from embedx.evaluation.answers import hits
-from embedx.evaluation.labels import LabelMetrics, fit_temperature, likelihood_warning, top_k
+from embedx.evaluation.labels import LabelMetrics, fit_temperature, hits, likelihood_warning, top_k
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.rules import LABEL_RULES, SCALINGS, chosen_labels, known_labels, scaled
 from embedx.labeled.schema import DataSchema

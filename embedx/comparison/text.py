@@ -10,7 +10,7 @@ from typing import Any
 from embedx import objectives
 from embedx.comparison.settings import OF_TEXT, CompareSettings
 from embedx.errors import EmbedxError
-from embedx.evaluation import heldout, learning_curves, words
+from embedx.evaluation import heldout, learning_curves, word_sets, words
 from embedx.evaluation.statistics import Score, grouped
 from embedx.settings import TextSettings, VocabularySettings, as_arguments, as_typed, option_name
 from embedx.skipgram.settings import chosen
@@ -88,14 +88,14 @@ class Text:
         return facts
 
     @cached_property
-    def tests(self) -> list[words.Asked]:
+    def tests(self) -> list[word_sets.TestSet]:
         """The tests of word vectors; none without gensim."""
-        found: list[words.Asked] = [words.read_pairs(file) for file in self.files]
+        found: list[word_sets.TestSet] = [word_sets.read_pairs(file) for file in self.files]
         if self.analogies is not None:
-            found.append(words.read_analogies(self.analogies))
+            found.append(word_sets.read_analogies(self.analogies))
         if not found:
             try:
-                return list(words.default_tests())
+                return list(word_sets.default_tests())
             except EmbedxError as error:
                 self.progress.note(f"no similarity or analogies: {error}")
         return found
@@ -122,11 +122,11 @@ class Text:
         return learning_curves.heldout_points(facts)
 
 
-def of_pairs(answers: Sequence[words.Answers]) -> Score | None:
+def of_pairs(answers: Sequence[word_sets.Answers]) -> Score | None:
     """The similarity pooled over all sets; None where the words are not known."""
     found = words.pooled(answers)
     if found is None:
-        sets = [each for each in answers if isinstance(each.test, words.SimilarityPairs)]
+        sets = [each for each in answers if isinstance(each.test, word_sets.SimilarityPairs)]
         found = sets[0] if sets else None
     if found is None or not math.isfinite(found.score):
         return None
@@ -134,7 +134,7 @@ def of_pairs(answers: Sequence[words.Answers]) -> Score | None:
     return score if score.is_finite else None
 
 
-def of_questions(answers: Sequence[words.Answers]) -> Score | None:
+def of_questions(answers: Sequence[word_sets.Answers]) -> Score | None:
     """The share of analogies that are answered right; None where the words are not known."""
-    known = (each for each in answers if isinstance(each.test, words.Analogies) and each.used.any())
+    known = (each for each in answers if isinstance(each.test, word_sets.Analogies) and each.used.any())
     return next((each.scored() for each in known), None)

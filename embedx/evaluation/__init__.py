@@ -1,1 +1,1 @@
-"""How good a model is: similarity, analogies, held-out text, labels, with intervals."""
+"""Scores with intervals: similarity, analogies, held-out text, labels."""

@@ -1,45 +1,44 @@
-"""What a classifier's best answers to test rows say in detail: by how frequent labels are, which are confused, and whether its
-probabilities are to be believed.
+"""A classifier's predictions for test rows in detail: by label frequency, confusions, and calibration.
 
-A row may have several labels, one, or none; ids from n_labels on are unknown to the classifier, which cannot answer with them.
-The answers to a row are ids, best first; it *finds* the labels that are among as many best answers as it has labels, its
-*share* (at most all that are at hand). So a row of one label is answered by its first answer alone.
+A row may have several labels, one, or none; ids from n_labels on are unknown to the classifier, which cannot predict them.
+The predictions for a row are ids, best first. A row of n labels is judged by its n best predictions, its *share* (at most all
+that are given); a label is *found* if it is among them. So a row of one label is judged by its first prediction alone.
 
-    reliability   answers by their probability, in bins of equal width; for each bin how probable they were on average, and how
-                  many were right. ECE = sum over bins of (answers in the bin / all answers) |right - probable|: the expected
-                  calibration error of Naeini, Cooper & Hauskrecht 2015, of first answers to rows with labels
+    reliability   predictions by their probability, in bins of equal width; for each bin the mean probability (confidence), and
+                  the share that is correct (accuracy). ECE = sum over bins of (predictions in the bin / all) |accuracy -
+                  confidence|: the expected calibration error of Naeini, Cooper & Hauskrecht 2015, of first predictions
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from embedx.evaluation.labels import ratio, row_of_label
+from embedx.evaluation.labels import hits, ratio, row_of_label
 from embedx.labeled.data import Labels
 
 THIRDS = ("head", "middle", "tail")  # of the occurrences of labels in training
 UNSEEN = "not in training"
 BINS = 10  # of a reliability diagram
-NOT_FOUND = 2**31 - 1  # the rank of a label that is not among the answers
+NOT_FOUND = 2**31 - 1  # the rank of a label that is not among the predictions
 
 
 @dataclass(frozen=True)
 class FrequencyBin:
-    """Labels that are about as frequent in training, and how their occurrences in test rows were answered."""
+    """Labels that are about as frequent in training, and how their occurrences in test rows were predicted."""
 
     name: str
     labels: int
-    fewest: int  # training rows of a label
-    most: int
+    min_rows: int  # of training, of a label
+    max_rows: int
     occurrences: int  # in test rows
     recall: dict[int, float]  # by k: the share of the occurrences that is among the k best answers
-    answered: int  # rows whose first answer is in this bin
-    precision: float  # the share of these that is right
+    predicted: int  # rows whose first prediction is in this bin
+    precision: float  # the share of these that is correct
 
 
 @dataclass(frozen=True)
 class Confusion:
-    """A label that was missed while another was answered wrongly."""
+    """A label that was missed while another was predicted wrongly."""
 
     label: int
     answer: int
@@ -53,16 +52,16 @@ class Missed:
     label: int
     occurrences: int
     missed: int
-    instead: int | None  # the wrong answer that was most often given meanwhile; None if there was none
+    instead: int | None  # the wrong label most often predicted instead; None if there was none
 
 
 @dataclass(frozen=True)
 class Reliability:
-    """First answers by how probable they were said to be."""
+    """First predictions by their probability."""
 
     n: np.ndarray  # int64 (bins,): answers
     confidence: np.ndarray  # float64 (bins,): their mean probability, nan where there are none
-    accuracy: np.ndarray  # float64 (bins,): the share that is right
+    accuracy: np.ndarray  # float64 (bins,): the share that is correct
     error: float  # ECE
 
 
@@ -82,9 +81,9 @@ def bin_of_labels(counts: np.ndarray) -> np.ndarray:
 
 
 def by_frequency(top: np.ndarray, labels: Labels, counts: np.ndarray, ks: tuple[int, ...] = (1, 3, 5)) -> list[FrequencyBin]:
-    """How labels of each frequency fare; bins without labels and occurrences are left out.
+    """Recall and precision by label frequency; bins without labels and occurrences are left out.
 
-    top     the best answers to each row, distinct ids, best first, int (n, at least max(ks), or all labels)
+    top     the predictions for each row, distinct ids, best first, int (n, at least max(ks), or all labels)
     counts  in how many training rows each label is, int (n_labels,)
     """
     n_labels = len(counts)
@@ -95,20 +94,20 @@ def by_frequency(top: np.ndarray, labels: Labels, counts: np.ndarray, ks: tuple[
     of_first = bins[top[:, 0]]
     found = []
     for k, name in enumerate((*THIRDS, UNSEEN)):
-        own, mine, answered = counts[bins[:-1] == k], of_label == k, of_first == k
+        own, mine, predicted = counts[bins[:-1] == k], of_label == k, of_first == k
         if not len(own) and not mine.any():
             continue
-        n, n_answered = int(mine.sum()), int(answered.sum())
+        n, n_predicted = int(mine.sum()), int(predicted.sum())
         recall = {best: ratio(int((rank[mine] < best).sum()), n) for best in ks}
-        precision = ratio(int(first_right[answered].sum()), n_answered)
-        fewest, most = (int(own.min()), int(own.max())) if len(own) else (0, 0)
-        found.append(FrequencyBin(name, len(own), fewest, most, n, recall, n_answered, precision))
+        precision = ratio(int(first_right[predicted].sum()), n_predicted)
+        min_rows, max_rows = (int(own.min()), int(own.max())) if len(own) else (0, 0)
+        found.append(FrequencyBin(name, len(own), min_rows, max_rows, n, recall, n_predicted, precision))
     return found
 
 
 def confusions(top: np.ndarray, labels: Labels) -> list[Confusion]:
-    """Which labels were missed while which others were answered wrongly, most often first: pairs of a label that a row has but
-    was not found, and a wrong answer within the row's share, with the rows that have the pair.
+    """Which labels were missed while which others were predicted wrongly, most often first: pairs of a label of a row that was
+    not found, and a wrong prediction within the row's share, with the rows that have the pair.
     """
     share = np.minimum(labels.n_of_row, top.shape[1])
     is_wrong = (np.arange(top.shape[1]) < share[:, None]) & ~hits(top, labels)
@@ -141,7 +140,7 @@ def most_missed(top: np.ndarray, labels: Labels, confused: list[Confusion]) -> l
 
 
 def reliability(probability: np.ndarray, is_right: np.ndarray, bins: int = BINS) -> Reliability:
-    """Whether answers are right as often as they are probable.
+    """Whether predictions are correct as often as they are probable.
 
     probability  float (n,) within 0 and 1; `is_right` bool (n,)
     """
@@ -154,15 +153,8 @@ def reliability(probability: np.ndarray, is_right: np.ndarray, bins: int = BINS)
     return Reliability(n, confidence, accuracy, error)
 
 
-def hits(top: np.ndarray, labels: Labels) -> np.ndarray:
-    """Which answers are right, bool like `top`."""
-    width = int(max(top.max(initial=0), labels.ids.max(initial=0))) + 1
-    has = row_of_label(labels) * width + labels.ids
-    return np.isin(np.arange(len(labels))[:, None] * width + top, has)
-
-
 def ranks(top: np.ndarray, labels: Labels) -> np.ndarray:
-    """The place of each of `labels.ids` among the answers to its row, from 0 on; NOT_FOUND if it is not there."""
+    """The place of each of `labels.ids` among the predictions for its row, from 0 on; NOT_FOUND if it is not there."""
     rank = np.full(len(labels.ids), NOT_FOUND)
     row = row_of_label(labels)
     for place in reversed(range(top.shape[1])):

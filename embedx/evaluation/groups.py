@@ -3,7 +3,7 @@
     purity     words are clustered, into as many clusters as there are categories, by k-means (scikit-learn's, the best of
                RESTARTS starts) of unit vectors; the share of words whose category is the most frequent one of their cluster
     outliers   of a group's words and one that does not belong, that one is detected if its mean similarity to the others is
-               the lowest (Camacho-Collados & Navigli 2016); accuracy, and OPP, the mean share of the words that it is behind
+               the lowest (Camacho-Collados & Navigli 2016); accuracy, and OPP, the mean of its rank as a share of the group
 
 Case is ignored, as for pairs. A word outside the vocabulary is left out of its category or group; an item whose outlier is
 unknown, or that has fewer than two other words left, is left out.
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from embedx.errors import EmbedxError
-from embedx.evaluation.word_sets import FEWEST, Answers, Categories, Outliers
+from embedx.evaluation.word_sets import MIN_ITEMS, Answers, Categories, Outliers
 
 RESTARTS = 10
 
@@ -39,7 +39,7 @@ def purity(test: Categories, vectors: Any) -> Answers:
     used = np.array([word.upper() in known for word in test.words])
     words = [known[word.upper()] for word, is_used in zip(test.words, used, strict=True) if is_used]
     names, category = np.unique(np.array(test.categories)[used], return_inverse=True)
-    if len(words) < max(FEWEST, len(names)):
+    if len(words) < max(MIN_ITEMS, len(names)):
         return Answers(test, values, math.nan, {})
     cluster = clusters(units(vectors, words), len(names), test.seed)
     n_words = np.zeros((len(names), len(names)), np.int64)  # of each cluster and category
@@ -55,13 +55,13 @@ def clusters(points: np.ndarray, how_many: int, seed: int) -> np.ndarray:
         from threadpoolctl import threadpool_limits
     except ImportError as error:
         raise EmbedxError(f'--categories needs scikit-learn ({error}); pip install "embedx[sklearn]"') from error
-    distinct = min(how_many, len(np.unique(points, axis=0)))  # k-means warns of clusters that nothing can be in
-    with threadpool_limits(1):  # several threads add up in the order in which they end
+    distinct = min(how_many, len(np.unique(points, axis=0)))  # k-means warns of clusters that stay empty
+    with threadpool_limits(1):  # several threads sum in no fixed order
         return np.asarray(KMeans(distinct, n_init=RESTARTS, random_state=seed).fit_predict(points))
 
 
 def outliers(test: Outliers, vectors: Any) -> Answers:
-    """How often the word that does not belong is told; its value is 1 then."""
+    """How often the outlier is detected; its value is 1 then."""
     known = folded(vectors.index_to_key[: test.candidates])
     values: list[float] = []
     positions: list[float] = []

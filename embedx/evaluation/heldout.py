@@ -1,4 +1,4 @@
-"""How likely word vectors find text that they were not trained on: the mean of log p(y | x) over held-out pairs, in nats.
+"""The likelihood of held-out text under word vectors: the mean of log p(y | x) over held-out pairs, in nats.
 
 A pair is a context word x, the input, and the centre y of its window, the target. For CBOW it is a centre that has contexts and
 the mean of their vectors, one pair for each centre. Pairs are drawn as training draws them:
@@ -8,11 +8,11 @@ rows:
 
     log_likelihood   mean of log p(y | x)
     standard_error   of that mean by groups of pairs, see `embedx.evaluation.statistics`
-    temperature      the T that makes the calibration pairs, which are not scored, likeliest under p_k^(1/T) / Σ_j p_j^(1/T);
-                     not a number with fewer than FEWEST of them
+    temperature      the T that maximises the likelihood of the calibration pairs, which are not scored, under
+                     p_k^(1/T) / Σ_j p_j^(1/T); not a number with fewer than MIN_CALIBRATION_PAIRS of them
     calibrated       the mean of the log of that
     unigram          mean log-probability of the same targets when each comes as often as it is kept from the training text,
-                     which what was held out of it is no part of; see `embedx.text.vocabulary.trained_counts`
+                     without the held-out part; see `embedx.text.vocabulary.trained_counts`
 
 No window reaches into another sentence. A group is a span of the text that training held out, for words of a page go
 together: by sentences or by pieces of a span the standard error would be too small. Of any other text it is a sentence, or
@@ -43,11 +43,11 @@ from embedx.training.progress import Progress, Silent
 from embedx.vectors.model import WordVectors
 
 PAIRS = 20_000  # scored at most: the standard error is then about 0.01 nats
-CALIBRATION_PAIRS = 1_000  # at most, and a tenth of all, and no more than have MOST_CALIBRATION log-probabilities
-MOST_CALIBRATION = 50_000_000  # 200 MB
-FEWEST = 20  # calibration pairs
-BLOCK_FLOATS = 1 << 22  # scores in work at a time: 16 MB
-LEAST = -1e4  # log-probabilities are held here in the fit, which takes no infinite ones
+CALIBRATION_PAIRS = 1_000  # at most, and a tenth of all, and no more than have MAX_CALIBRATION log-probabilities
+MAX_CALIBRATION = 50_000_000  # 200 MB
+MIN_CALIBRATION_PAIRS = 20  # calibration pairs
+BLOCK_FLOATS = 1 << 22  # scores computed at a time: 16 MB
+MIN_LOG_P = -1e4  # log-probabilities are clipped here in the fit, which takes no infinite ones
 
 
 class HeldOutPairs(NamedTuple):
@@ -60,7 +60,7 @@ class HeldOutPairs(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Likelihood:
-    """What a model made of held-out pairs; see above."""
+    """The likelihood of held-out pairs under a model; see above."""
 
     log_likelihood: float
     standard_error: float
@@ -71,7 +71,7 @@ class Likelihood:
     n_groups: int
     values: np.ndarray  # float64 (n_pairs,): log p(y | x)
     groups: np.ndarray  # int64 (n_pairs,)
-    words: list[str]  # that share the probability
+    words: list[str]  # of the vocabulary
 
     def metrics(self) -> dict[str, float]:
         """The numbers by their names."""
@@ -79,7 +79,7 @@ class Likelihood:
 
 
 class LikelihoodDifference(NamedTuple):
-    """How much likelier the first model finds the same pairs, in nats."""
+    """The log-likelihood of the same pairs under the first model minus that under the second, in nats."""
 
     log_likelihood: float
     standard_error: float
@@ -98,12 +98,12 @@ def sample_pairs(
     groups: np.ndarray | None = None,
     per_context: bool = True,
 ) -> HeldOutPairs:
-    """The pairs of one pass of training over a text; if there are more than `at_most`, so many of them, any as likely.
+    """The pairs of one pass of training over a text; a random sample of `at_most` if there are more.
 
     words      int32 (n,): in text order, -1 for a word outside the vocabulary
     sentences  int64 (n,): not decreasing; windows end where this changes
     keep       float32 (n_words,): the chance of each word to be kept
-    groups     int64 (n,): of what the standard error takes for independent; the sentences unless given
+    groups     int64 (n,): independent groups, for the standard error; by default the sentences
     per_context  a pair for each context of a centre, as in skip-gram, or one for all of them
     """
     rng = np.random.default_rng(seed)
@@ -168,7 +168,7 @@ def draw(
     `EmbedxError` where there is no pair.
     """
     counts, settings = trained_on(vectors), vectors.settings
-    spare = min(CALIBRATION_PAIRS, max(FEWEST, MOST_CALIBRATION // len(vectors)))
+    spare = min(CALIBRATION_PAIRS, max(MIN_CALIBRATION_PAIRS, MAX_CALIBRATION // len(vectors)))
     keep = keep_probability(counts, settings["sample"])
     per_context = ENCODERS[architecture_of(vectors)].PER_CONTEXT
     pairs = sample_pairs(words, sentences, keep, settings["window"], seed, at_most + spare, groups, per_context)
@@ -210,7 +210,7 @@ def architecture_of(vectors: WordVectors) -> str:
 def trained_on(vectors: WordVectors) -> np.ndarray:
     """How often each word was in the training text, int64 (n_words,).
 
-    Raises `EmbedxError` if embedx did not train the model, for then nobody knows.
+    Raises `EmbedxError` if embedx did not train the model, for then they are unknown.
     """
     known = "objective" in vectors.facts and {"sample", "window", "sampler"} <= vectors.settings.keys()
     if vectors.counts is None or vectors.output_vectors is None or not known:
@@ -320,10 +320,10 @@ def encoded(vectors: np.ndarray, inputs: np.ndarray) -> np.ndarray:
 
 def fitted_temperature(log_p_of: LogProbability, calibration: HeldOutPairs, progress: Progress) -> float:
     """The temperature at which the pairs are likeliest."""
-    if len(calibration.targets) < FEWEST:
+    if len(calibration.targets) < MIN_CALIBRATION_PAIRS:
         return math.nan
     inputs, row = np.unique(calibration.inputs, axis=0, return_inverse=True)
-    log_p = np.concatenate([np.maximum(block, LEAST).astype(np.float32) for _, block in log_p_of(inputs)])
+    log_p = np.concatenate([np.maximum(block, MIN_LOG_P).astype(np.float32) for _, block in log_p_of(inputs)])
     done = 0
 
     def blocks() -> Iterator[tuple[np.ndarray, Labels]]:

@@ -27,12 +27,12 @@ import numpy as np
 from embedx.errors import DivergedError, EmbedxError
 from embedx.labeled.data import Labels
 
-BLOCK_FLOATS = 1 << 18  # in work at a time, so that they stay in the processor's cache
-LEAST_LOG_LIKELIHOOD = -26.0  # of an example, in the code of augment & reduce (Ruiz et al. 2018)
-TEMPERATURES = (1e-3, 1e3)  # between which the fit looks
-FEW_NATS = 1e-8  # of log-likelihood: a step that gains less is the last one
-PASSES = 20  # of the fit; five to eight are usual
-LEAST_SCORE = -1e6  # below the best; at any of the TEMPERATURES its exponential is 0, as that of -inf
+BLOCK_FLOATS = 1 << 18  # computed at a time, so that they stay in the processor's cache
+MIN_LOG_LIKELIHOOD = -26.0  # of an example, in the code of augment & reduce (Ruiz et al. 2018)
+TEMPERATURES = (1e-3, 1e3)  # the range of the fit
+TOLERANCE = 1e-8  # nats of log-likelihood: a step that gains less is the last one
+MAX_PASSES = 20  # of the fit; five to eight are usual
+MIN_SCORE = -1e6  # below the best; at any of the TEMPERATURES its exponential is 0, as that of -inf
 
 
 class LabelMetrics:
@@ -86,7 +86,7 @@ class LabelMetrics:
         labelled = np.flatnonzero(labels.n_of_row)
         self.counts["n_without_labels"] += len(labels) - len(labelled)
         top, labels = top[labelled], labels.rows(labelled)
-        hit = self._hits(top, labels)
+        hit = hits(top, labels)
         self._add_counts(labels)
         self.counts["hits"] += int(np.count_nonzero(hit[:, 0]))
         self._add_precision(hit)
@@ -117,19 +117,13 @@ class LabelMetrics:
             variance = ratio(sums["log_p²"] - m * mean * mean, m - 1)
             measures["log_likelihood"] = mean
             measures["log_likelihood_clamped"] = ratio(sums["clamped"], m)
-            # rounding may leave less than nothing of equal values; nan, where a row has log p = -inf, is to stay
+            # rounding may make it negative for equal values; nan, where a row has log p = -inf, stays
             measures["log_likelihood_standard_error"] = math.nan if math.isnan(variance) else math.sqrt(max(0.0, variance) / m)
         measures |= {f"p@{k}": ratio(sums[f"p@{k}"], n) for k in self.ks}
         measures |= {f"ndcg@{k}": ratio(sums[f"ndcg@{k}"], n) for k in self.ks}
         if self.weights is not None:
             measures |= {f"psp@{k}": ratio(sums[f"psp@{k}"], sums[f"best psp@{k}"]) for k in self.ks}
         return measures
-
-    def _hits(self, top: np.ndarray, labels: Labels) -> np.ndarray:
-        """Which of the answers are among the row's labels, bool like top."""
-        known = labels.ids < self.n_labels
-        has = row_of_label(labels)[known] * self.n_labels + labels.ids[known]
-        return np.isin(np.arange(len(labels))[:, None] * self.n_labels + top, has)
 
     def _add_counts(self, labels: Labels) -> None:
         knows = np.bincount(row_of_label(labels)[labels.ids < self.n_labels], minlength=len(labels)) > 0
@@ -163,11 +157,11 @@ class LabelMetrics:
         self.counts["likelihood"] += len(means)
         self.sums["log_p"] += float(means.sum())
         self.sums["log_p²"] += float((means * means).sum())
-        self.sums["clamped"] += float(np.maximum(means, LEAST_LOG_LIKELIHOOD).sum())
+        self.sums["clamped"] += float(np.maximum(means, MIN_LOG_LIKELIHOOD).sum())
 
 
 def likelihood_warning(metrics: Mapping[str, float], n_labels: int) -> str:
-    """What is to be known of a log-likelihood below that of the uniform distribution over n labels; "" if there is none."""
+    """A warning for a log-likelihood below that of the uniform distribution over n labels, else ""."""
     found, uniform = metrics.get("log_likelihood", 0.0), -math.log(max(n_labels, 1))
     if not found < uniform:
         return ""
@@ -183,7 +177,7 @@ def top_k(scores: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     scores  float (B, K); of equal ones the lower id comes first, and what is not a number counts as -inf
     """
     if k < 0:
-        raise EmbedxError(f"top_k of {k} labels: ask for 0 or more")
+        raise EmbedxError(f"top_k of {k} labels: must be 0 or more")
     n, width = scores.shape
     k = min(k, width)
     ids = np.empty((n, k), dtype=np.int32)
@@ -215,14 +209,14 @@ def fit_temperature(blocks: Callable[[], Iterable[tuple[np.ndarray, Labels]]]) -
             labels. Likelihood as in `LabelMetrics`: unknown labels and rows without a known one are left out
 
     The likelihood is concave in T. Its slope is brought to 0 by Newton's method on log T, with a bisection wherever a step
-    would leave the interval in which the slope is known to change its sign. Where the likelihood grows without end, as on rows
+    would leave the interval in which the slope is known to change its sign. Where the likelihood has no maximum, as on rows
     that all rank their label first, the fit ends when it hardly grows any more.
 
     Raises EmbedxError if no row has a known label, DivergedError if scores are not finite; -inf is allowed off the labels.
     """
     low, high = np.log(TEMPERATURES)
     at = 0.0
-    for _ in range(PASSES):
+    for _ in range(MAX_PASSES):
         temperature = math.exp(at)
         slope, variance = derivatives(blocks(), temperature)
         if slope == 0:
@@ -233,7 +227,7 @@ def fit_temperature(blocks: Callable[[], Iterable[tuple[np.ndarray, Labels]]]) -
             at = 0.5 * (low + high)
             continue
         at += step
-        if 0.5 * temperature * slope * step < FEW_NATS:
+        if 0.5 * temperature * slope * step < TOLERANCE:
             break
     return math.exp(at)
 
@@ -255,7 +249,7 @@ def derivatives(blocks: Iterable[tuple[np.ndarray, Labels]], temperature: float)
                 raise DivergedError(
                     "no temperature to fit: some scores of validation rows are not finite; try a smaller --learning-rate"
                 )
-            block = np.maximum(block - best[:, None], LEAST_SCORE)
+            block = np.maximum(block - best[:, None], MIN_SCORE)
             p = np.exp(temperature * block)
             p /= p.sum(axis=1, keepdims=True)
             mean = np.einsum("ij,ij->i", p, block)
@@ -274,6 +268,13 @@ def label_means(values: np.ndarray, labels: Labels) -> tuple[np.ndarray, np.ndar
     n = np.bincount(row, minlength=len(labels))
     chosen = np.flatnonzero(n)
     return chosen, sums[chosen] / n[chosen]
+
+
+def hits(top: np.ndarray, labels: Labels) -> np.ndarray:
+    """Which predictions are correct, bool like `top`, the ids predicted for each row."""
+    width = int(max(top.max(initial=0), labels.ids.max(initial=0))) + 1
+    has = row_of_label(labels) * width + labels.ids
+    return np.isin(np.arange(len(labels))[:, None] * width + top, has)
 
 
 def row_of_label(labels: Labels) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Learning curves, from what a run records of itself: points of [epochs, seconds of training, value]."""
+"""Learning curves, from the facts and logs of a run: points of [epochs, seconds of training, value]."""
 
 import json
 import math
@@ -12,7 +12,7 @@ Points = list[list[float]]
 
 
 def heldout_points(facts: Mapping[str, Any]) -> Points:
-    """The log-likelihood of held-out text, on the way and at the end."""
+    """The log-likelihood of held-out text, during training and at the end."""
     end = [facts.get("epochs"), facts.get("seconds"), (facts.get("heldout") or {}).get("log_likelihood")]
     return finite([*([each.get(name) for name in ("epoch", "seconds", "log_likelihood")] for each in history(facts)), end])
 
@@ -30,9 +30,9 @@ def loss_points(facts: Mapping[str, Any]) -> Points:
 
 
 def logged_points(file: Path, facts: Mapping[str, Any]) -> Points:
-    """The loss on the way, from what --log-json wrote of the last run in the file.
+    """The loss during training, from the log that --log-json wrote, of the last run in the file.
 
-    Epochs are by the share of the run that was done. Raises `EmbedxError` for a file that is none of these.
+    Epochs are by the finished share of the run. Raises `EmbedxError` for any other file.
     """
     try:
         lines = file.read_text("utf-8").splitlines()
@@ -57,11 +57,11 @@ def logged_points(file: Path, facts: Mapping[str, Any]) -> Points:
 
 
 def history(facts: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What was noted on the way."""
+    """The records after each epoch."""
     found = facts.get("history") or []
     return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
 
 
 def finite(points: list[list[Any]]) -> Points:
-    """The points of which all is known."""
+    """The points whose values are all finite."""
     return [each for each in points if all(isinstance(value, int | float) and math.isfinite(value) for value in each)]

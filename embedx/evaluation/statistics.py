@@ -61,10 +61,10 @@ class Estimate:
         quantiles = [float(special.stdtrit(max(each.freedom, 1), 1 - level / 2)) for each in self.errors]
         return math.hypot(*(t * each.value for t, each in zip(quantiles, self.errors, strict=True)))
 
-    def interval(self, least: float = -math.inf, most: float = math.inf) -> tuple[float, float]:
-        """Ends of the 95 % interval, within the range that a score can have."""
-        low, high = self.value - self.half_width(), self.value + self.half_width()
-        return (max(low, least), min(high, most)) if math.isfinite(low) else (math.nan, math.nan)
+    def interval(self, low: float = -math.inf, high: float = math.inf) -> tuple[float, float]:
+        """The 95 % interval, clipped to the range that a score can have."""
+        width = self.half_width()
+        return (max(self.value - width, low), min(self.value + width, high)) if math.isfinite(width) else (math.nan, math.nan)
 
     def sign(self, level: float = LEVEL) -> int:
         """1 or -1 where the number differs from 0 significantly, else 0; also where its error is not known."""
@@ -173,18 +173,18 @@ def difference(a: Sequence[Score], b: Sequence[Score], seeds: Error) -> Estimate
 def signs(found: Mapping[Key, Estimate | None]) -> dict[Key, int]:
     """The sign of each number where it differs from 0 significantly, else 0, by Holm's method over all of them."""
     left = {key: each for key, each in found.items() if each is not None}
-    told = dict.fromkeys(found, 0)
+    known = dict.fromkeys(found, 0)
     while apart := {key: sign for key, each in left.items() if (sign := each.sign(LEVEL / len(left)))}:
-        told |= apart
+        known |= apart
         left = {key: each for key, each in left.items() if key not in apart}
-    return told
+    return known
 
 
 def orders(runs: Mapping[str, Sequence[Score]]) -> dict[tuple[str, str], int]:
     """For each two configurations, both ways, 1 where the first is significantly higher, -1 where it is lower, else 0."""
     seeds = between_seeds(list(runs.values()))
-    told = signs({(a, b): difference(runs[a], runs[b], seeds) for a, b in itertools.combinations(runs, 2)})
-    return told | {(b, a): -sign for (a, b), sign in told.items()}
+    found = signs({(a, b): difference(runs[a], runs[b], seeds) for a, b in itertools.combinations(runs, 2)})
+    return found | {(b, a): -sign for (a, b), sign in found.items()}
 
 
 class Standing(NamedTuple):
@@ -278,3 +278,8 @@ def weighted(statistics: Sequence[Statistic], sizes: Sequence[int]) -> Statistic
         return np.average([each(part) for each, part in zip(statistics, parts, strict=True)], axis=0, weights=sizes)
 
     return statistic
+
+
+def number(value: float) -> float | None:
+    """For JSON: None where there is no finite number."""
+    return float(value) if math.isfinite(value) else None

@@ -2,14 +2,15 @@
 
 import dataclasses
 import math
-from typing import Any, Protocol
+from typing import Any
 
 from embedx.evaluation import statistics
+from embedx.evaluation.statistics import number
 
 
 @dataclasses.dataclass(frozen=True)
 class Score:
-    """One model's score on one test, or on several together, and how it came about."""
+    """One model's score on one test, or on several together."""
 
     test: str
     model: str
@@ -23,8 +24,8 @@ class Score:
 
     @property
     def oov(self) -> int:
-        """Items with an unknown word, which some protocols count."""
-        return int(self.details.get("oov", self.total - self.used))
+        """Items with an unknown word."""
+        return self.total - self.used
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,15 +40,6 @@ class ScoreDifference:
     runs: tuple[int, int] = (1, 1)  # models of either side
 
 
-class Asked(Protocol):
-    """What a report tells of the protocol; see `embedx.evaluation.protocols`."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def about(self) -> dict[str, str]: ...
-
-
 @dataclasses.dataclass(frozen=True)
 class Report:
     """The scores of one model or more, with differences if there are two or more."""
@@ -57,7 +49,7 @@ class Report:
     differences: list[ScoreDifference]
     warnings: list[str]
     seed: int
-    protocol: Asked
+    protocol: str
     vectors: str
     n_first: int  # models of the first side; the others are of the second
 
@@ -74,8 +66,10 @@ class Report:
             "sides": self.sides,
             "vectors": self.vectors,
             "protocol": {
-                "name": self.protocol.name,
-                **self.protocol.about,
+                "name": self.protocol,
+                "case": "ignored; the most frequent variant counts",
+                "unknown_words": "items with one are left out and counted as oov",
+                "scored_by": self.protocol,
                 "pooled": "mean of the sets' correlations weighted by their items; a set that is a part of another is left out",
                 "interval": "95 %, Student's t; by items, which are resampled for correlations, while analogies with a pair of "
                 "words in common are one group; that of a difference also by the variance between the models of a side",
@@ -83,30 +77,14 @@ class Report:
                 "seed": self.seed,
             },
             "scores": [
-                {
-                    "set": s.test,
-                    "model": s.model,
-                    "measure": s.measure,
-                    "score": number(s.score),
-                    "interval": [number(end) for end in s.interval],
-                    "used": s.used,
-                    "total": s.total,
-                    "case": "ignored",
-                    "candidates": s.candidates,
-                    **s.details,
-                    "oov": s.oov,
-                }
+                {"set": s.test, "model": s.model, "measure": s.measure, "score": number(s.score)}
+                | {"interval": [number(end) for end in s.interval], "used": s.used, "total": s.total, "case": "ignored"}
+                | {"candidates": s.candidates, **s.details, "oov": s.oov}
                 for s in self.scores
             ],
             "differences": [
-                {
-                    "set": d.test,
-                    "measure": d.measure,
-                    "difference": number(d.difference),
-                    "interval": [number(end) for end in d.interval],
-                    "shared": d.shared,
-                    "runs": list(d.runs),
-                }
+                {"set": d.test, "measure": d.measure, "difference": number(d.difference)}
+                | {"interval": [number(end) for end in d.interval], "shared": d.shared, "runs": list(d.runs)}
                 for d in self.differences
             ],
             "conclusions": self.conclusions(),
@@ -151,7 +129,7 @@ class Report:
         return "\n".join("\t".join(row) for row in rows)
 
     def conclusions(self) -> list[str]:
-        """What the differences say, a plain sentence for each; nothing where there are none."""
+        """A sentence for each difference."""
         found = [sentence(each) for each in self.differences if math.isfinite(each.difference)]
         if found and max(self.differences[0].runs) == 1:
             found.append(
@@ -161,7 +139,7 @@ class Report:
 
 
 def sentence(found: ScoreDifference) -> str:
-    """Who is better on a set, or that it cannot tell."""
+    """Which side is better on a set, or that the difference is not significant."""
     low, high = found.interval
     ends = f"95 % interval {shown(found.measure, low, high, sign='+')}, {found.shared:,} items"
     runs = "" if found.runs == (1, 1) else f", {found.runs[0]} and {found.runs[1]} runs"
@@ -174,10 +152,6 @@ def sentence(found: ScoreDifference) -> str:
 
 def plain(value: float) -> str:
     return repr(float(value)) if math.isfinite(value) else ""
-
-
-def number(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
 
 
 def shown(measure: str, *values: float, sign: str = "") -> str:

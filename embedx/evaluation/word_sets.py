@@ -1,6 +1,6 @@
 """Test sets of word vectors, and the files they are read from.
 
-    pairs        word TAB word TAB score; further columns do not count, nor does a first line with the names of the columns
+    pairs        word TAB word TAB score; further columns and a first line with the names of the columns are ignored
     questions    four words a line, a : b = c : d, with `: name` before each section
     categories   word TAB category, as the sets AP, BLESS and Battig are passed on
     outliers     words that belong together, a line each, a blank line, words that do not; then the next such group after
@@ -29,10 +29,11 @@ from embedx.training.progress import Silent
 
 PAIR_CANDIDATES = 300_000  # gensim's default for both kinds; for analogies 30,000 is what word2vec.c's users compare
 ANALOGY_CANDIDATES = 30_000
-MOST_TEXT = 1 << 23  # bytes; Google's analogies are 600,000
-FEWEST = 3  # below this many items there is no correlation to speak of
+MAX_TEXT = 1 << 23  # bytes; Google's analogies are 600,000
+MIN_ITEMS = 3  # below this many items there is no correlation to speak of
 METHODS = ("3cosadd", "3cosmul")
 HEADINGS = {"word", "words", "concept"}  # of a first column of words
+PAIR, QUESTION, CATEGORY = "tiger TAB cat TAB 7.35", "Athens Greece Oslo Norway", "owl TAB bird"  # lines
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -55,11 +56,9 @@ class Analogies:
 
     name: str
     sections: list[str]  # of each item
-    words: list[tuple[str, str, str, str]]
+    words: list[tuple[str, ...]]  # four each
     candidates: int = ANALOGY_CANDIDATES
     method: str = METHODS[0]
-    headers: tuple[str, ...] = ()  # of all sections, also of those without questions
-    numbers: tuple[int, ...] = ()  # of each item: how many headers stand before it
     measure: ClassVar[str] = "accuracy"
 
     def __len__(self) -> int:
@@ -70,14 +69,6 @@ class Analogies:
         number: dict[tuple[str, ...], int] = {}
         words = [tuple(map(str.upper, question)) for question in self.words]
         return np.array([[number.setdefault(each[k : k + 2], len(number)) for each in words] for k in (0, 2)])
-
-    def numbered(self) -> tuple[tuple[str, ...], tuple[int, ...]]:
-        """The headers of all sections, and how many of these stand before each item."""
-        if self.numbers:
-            return self.headers, self.numbers
-        parts = [(name, len(list(items))) for name, items in itertools.groupby(self.sections)]
-        numbers = (number for number, (_, n) in enumerate(parts, 1) for _ in range(n))
-        return tuple(name for name, _ in parts), tuple(numbers)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -136,25 +127,24 @@ class PooledPairs:
         return np.split(items, np.cumsum([len(test) for test in self.tests])[:-1])
 
 
-Asked = SimilarityPairs | Analogies | Categories | Outliers
-Test = Asked | PooledPairs
+TestSet = SimilarityPairs | Analogies | Categories | Outliers
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Answers:
-    """What one model made of one test set."""
+    """The scores of one model on one test set, by item."""
 
-    test: Test
-    values: np.ndarray  # float64 (items,): the cosine, or 1 for a right answer and 0 for a wrong one; NaN if left out
+    test: TestSet | PooledPairs
+    values: np.ndarray  # float64 (items,): the cosine, or 1 for a correct answer and 0 for a wrong one; NaN if excluded
     score: float  # as the protocol computes it; NaN if nothing could be scored
-    details: dict[str, Any]  # what the protocol tells beyond the score
+    details: dict[str, Any]  # further measures
 
     @property
     def used(self) -> np.ndarray:  # bool (items,)
         return np.asarray(~np.isnan(self.values))
 
     def scored(self, items: np.ndarray | None = None, seed: int = 0, resamples: int = statistics.RESAMPLES) -> statistics.Score:
-        """The score of some items, bool (items,), by default all that are used; of a list of pairs these are FEWEST or none."""
+        """The score of some items, bool (items,), by default all used; of a list of pairs MIN_ITEMS or none."""
         items = self.used if items is None else items
         if not isinstance(self.test, SimilarityPairs | PooledPairs):
             return statistics.grouped(self.values[items], self.test.clusters()[:, items])
@@ -170,7 +160,7 @@ class Answers:
 # ---- reading
 
 
-def default_tests() -> list[Asked]:
+def default_tests() -> list[TestSet]:
     """WordSim-353, SimLex-999 and Google's analogies, from gensim's package."""
     with gensim_quietly():
         from gensim.test.utils import datapath
@@ -192,54 +182,47 @@ def read_pairs(path: Path, name: str | None = None) -> SimilarityPairs:
         except (IndexError, ValueError):
             if order == 0 and len(fields) > 2:
                 continue  # the names of the columns
-            raise EmbedxError(f"{where}: not a pair with its score; lines look like `tiger TAB cat TAB 7.35`") from None
+            raise EmbedxError(f"{where}: not a pair with its score; lines look like `{PAIR}`") from None
         if not (a and b and math.isfinite(score)):
-            raise EmbedxError(f"{where}: a word is missing or the score is not finite; mend or delete the line")
+            raise EmbedxError(f"{where}: a word is missing or the score is not finite; fix or delete the line")
         words.append((a, b))
         gold.append(score)
     if not words:
-        raise EmbedxError(f"{path}: holds no pairs; lines look like `tiger TAB cat TAB 7.35`")
+        raise EmbedxError(f"{path}: holds no pairs; lines look like `{PAIR}`")
     return SimilarityPairs(name or path.stem, words, np.array(gold))
 
 
 def read_analogies(path: Path, name: str | None = None, candidates: int = ANALOGY_CANDIDATES) -> Analogies:
     """The questions in a file of four words a line, with `: name` before each section."""
     section = "all"
-    headers: list[str] = []
     sections: list[str] = []
-    numbers: list[int] = []
-    words: list[tuple[str, str, str, str]] = []
+    words: list[tuple[str, ...]] = []
     for where, line in lines_of(path):
         if line.startswith(":"):
             section = line[1:].strip() or "all"
-            headers.append(section)
             continue
         # Words between tabs or commas may hold spaces; a word with a comma in it is no list.
         fields = next((each for each in (between(line, ","), line.split(), between(line, "\t")) if len(each) == 4), None)
         if fields is None:
-            raise EmbedxError(f"{where}: {len(line.split())} words; a question has four, such as `Athens Greece Oslo Norway`")
+            raise EmbedxError(f"{where}: {len(line.split())} words; a question has four, such as `{QUESTION}`")
         sections.append(section)
-        numbers.append(len(headers))
-        words.append((fields[0], fields[1], fields[2], fields[3]))
+        words.append(tuple(fields))
     if not words:
-        raise EmbedxError(f"{path}: holds no questions; lines look like `Athens Greece Oslo Norway`")
-    return Analogies(name or path.stem, sections, words, candidates, headers=tuple(headers), numbers=tuple(numbers))
+        raise EmbedxError(f"{path}: holds no questions; lines look like `{QUESTION}`")
+    return Analogies(name or path.stem, sections, words, candidates)
 
 
 def read_categories(path: Path, name: str | None = None) -> Categories:
     """The words in a file of `word TAB category`, or the same with a comma or spaces."""
-    words: list[str] = []
-    categories: list[str] = []
-    for order, (where, line) in enumerate(lines_of(path)):
-        fields = fields_of(line, 2)
-        if order == 0 and fields[0].lower() in HEADINGS:
-            continue
+    rows = [(where, fields_of(line, 2)) for where, line in lines_of(path)]
+    if rows and rows[0][1][0].lower() in HEADINGS:
+        del rows[0]
+    for where, fields in rows:
         if len(fields) < 2 or not (fields[0] and fields[1]):
-            raise EmbedxError(f"{where}: not a word with its category; lines look like `owl TAB bird`")
-        words.append(fields[0])
-        categories.append(fields[1])
-    if not words:
-        raise EmbedxError(f"{path}: holds no words; lines look like `owl TAB bird`")
+            raise EmbedxError(f"{where}: not a word with its category; lines look like `{CATEGORY}`")
+    if not rows:
+        raise EmbedxError(f"{path}: holds no words; lines look like `{CATEGORY}`")
+    words, categories = ([fields[k] for _, fields in rows] for k in (0, 1))
     if len(set(categories)) < 2:
         raise EmbedxError(f"{path}: all words are of the category {categories[0]}; there must be two at least")
     return Categories(name or path.stem, words, categories)
@@ -252,21 +235,12 @@ def read_outliers(path: Path, name: str | None = None) -> Outliers:
         if not files:
             raise EmbedxError(f"{path}: an empty folder; outlier sets have a file for each topic")
         return Outliers(name or path.name, [group for file in files for group in read_outliers(file).groups])
-    blocks: list[list[str]] = []
-    where = str(path)
-    goes_on = False
-    for where, line in lines_of(path, keep_blank=True):  # noqa: B007  the last place is told
-        word = "_".join(line.split())
-        if not word:
-            goes_on = False
-        elif goes_on:
-            blocks[-1].append(word)
-        else:
-            blocks.append([word])
-            goes_on = True
+    lines = [(where, "_".join(line.split())) for where, line in lines_of(path, keep_blank=True)]
+    blocks = [[word for _, word in block] for is_word, block in itertools.groupby(lines, lambda each: each[1] != "") if is_word]
     if not blocks or len(blocks) % 2:
         raise EmbedxError(
-            f"{where}: {len(blocks)} blocks of words; a group is words that belong together, a blank line, and the outliers"
+            f"{lines[-1][0] if lines else path}: {len(blocks)} blocks of words; a group is words that belong together, a blank "
+            "line, and the outliers"
         )
     groups = list(zip(blocks[::2], blocks[1::2], strict=True))
     if small := next((members for members, _ in groups if len(members) < 2), None):
@@ -289,15 +263,15 @@ def fields_of(line: str, n: int) -> list[str]:
 
 
 def lines_of(path: Path, keep_blank: bool = False) -> Iterator[tuple[str, str]]:
-    """(file:line, text) of each line that is neither blank nor a `#` comment; blank ones too if they are asked for."""
+    """(file:line, text) of each line that is neither blank nor a `#` comment; blank ones too with `keep_blank`."""
     if not os.path.exists(path):
         raise EmbedxError(f"{path}: no such file")
     n_bytes = 0
     lines = Lines(source_of(str(path)), Silent())
     for chunk in lines:
         n_bytes += len(chunk)
-        if n_bytes > MOST_TEXT:
-            raise EmbedxError(f"{path}: more than {MOST_TEXT:,} bytes of text; is it the right file? If so, give a part of it")
+        if n_bytes > MAX_TEXT:
+            raise EmbedxError(f"{path}: more than {MAX_TEXT:,} bytes of text; is it the right file? If so, give a part of it")
         for place, line in enumerate(decoded(lines, chunk).split("\n")[:-1], lines.line):
             if (keep_blank or line.strip()) and not line.startswith("#"):
                 yield f"{path}:{place}", line.strip("\r\n")

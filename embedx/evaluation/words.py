@@ -1,7 +1,6 @@
-"""Word vectors against people's judgement: similarity of word pairs, analogies, categories and outliers.
+"""Word vectors scored on test sets: similarity of word pairs, analogies, categories and outliers.
 
-The protocol is printed with every score, because without it a score means nothing; `embedx.evaluation.protocols` has that of
-embedx, which is gensim's with other candidates, and those of other programs:
+The protocol is printed with every score; `embedx.evaluation.protocols` has the alternatives:
 
     case          ignored: words are folded to upper case, and of several variants the most frequent one counts
     unknown       an item with a word outside the vocabulary is left out, and counted; with `oov`, a pair is scored by the
@@ -29,20 +28,16 @@ from typing import Any
 import numpy as np
 
 from embedx.errors import EmbedxError
-from embedx.evaluation import statistics
+from embedx.evaluation import protocols, statistics
 from embedx.evaluation.groups import folded
-from embedx.evaluation.protocols import PROTOCOLS, Protocol, protocol_of
 from embedx.evaluation.with_gensim import gensim_quietly, keyed_vectors
 from embedx.evaluation.word_report import Report, Score, ScoreDifference
 from embedx.evaluation.word_sets import (
-    FEWEST,
-    Analogies,
+    MIN_ITEMS,
     Answers,
-    Asked,
-    Categories,
-    Outliers,
     PooledPairs,
     SimilarityPairs,
+    TestSet,
     default_tests,
     read_analogies,
     read_categories,
@@ -54,61 +49,37 @@ from embedx.vectors import model
 from embedx.vectors.formats.gensim import open_trusted
 from embedx.vectors.model import WordVectors
 
-__all__ = [
-    "Analogies",
-    "Answers",
-    "Asked",
-    "Categories",
-    "Outliers",
-    "PooledPairs",
-    "Report",
-    "Score",
-    "ScoreDifference",
-    "SimilarityPairs",
-    "default_tests",
-    "evaluate",
-    "folded",
-    "open_vectors",
-    "paired_difference",
-    "pooled",
-    "read_analogies",
-    "read_categories",
-    "read_outliers",
-    "read_pairs",
-    "score",
-    "summary",
-]
-
-# ---- asking a model
+# ---- scoring a model
 
 
 def score(
     vectors: "WordVectors | Any",
-    tests: Sequence[Asked] | None = None,
+    tests: Sequence[TestSet] | None = None,
     progress: Progress | None = None,
     protocol: str = "embedx",
     oov: bool = False,
 ) -> list[Answers]:
-    """What `vectors`, ours or gensim's KeyedVectors, make of each test, as `Protocol.tests` gives it (of ours if None).
+    """The answers of `vectors`, ours or gensim's KeyedVectors, to each test, as `protocols.prepared` returns it.
 
-    oov  whether pairs with words outside the vocabulary are scored by their n-grams
+    tests  the default ones if None
+    oov    whether pairs with words outside the vocabulary are scored by their n-grams
     """
     tests = default_tests() if tests is None else tests
+    protocols.check(protocol)
     limit = max(test.candidates for test in tests)
     words = vectors.words if isinstance(vectors, WordVectors) else vectors.index_to_key
     keyed = keyed_vectors([str(word) for word in words[:limit]], vectors.vectors[:limit])
-    asked = protocol_of(protocol)
     with gensim_quietly():
         return [
-            ask_with_unseen(vectors, test, asked, progress or Silent())
+            score_unseen(vectors, test, protocol, progress or Silent())
             if oov and isinstance(test, SimilarityPairs) and isinstance(vectors, WordVectors) and vectors.subwords is not None
-            else asked.ask(test, keyed, progress or Silent())
+            else protocols.ask(protocol, test, keyed, progress or Silent())
             for test in tests
         ]
 
 
-def ask_with_unseen(vectors: WordVectors, test: SimilarityPairs, protocol: Protocol, progress: Progress) -> Answers:
-    """What a model makes of a list of pairs whose unknown words have the vectors that their n-grams give them."""
+def score_unseen(vectors: WordVectors, test: SimilarityPairs, protocol: str, progress: Progress) -> Answers:
+    """The answers to a list of pairs where words outside the vocabulary have the vectors of their n-grams."""
     words = vectors.words[: test.candidates]
     known, has_capitals = folded(words), any(word != word.lower() for word in words)
     extra: dict[str, np.ndarray] = {}
@@ -120,25 +91,25 @@ def ask_with_unseen(vectors: WordVectors, test: SimilarityPairs, protocol: Proto
     if extra:
         table = np.concatenate([table, np.array(list(extra.values()), np.float32)])
     wider = dataclasses.replace(test, candidates=len(words) + len(extra))
-    return dataclasses.replace(protocol.ask(wider, keyed_vectors([*words, *extra], table), progress), test=test)
+    answers = protocols.ask(protocol, wider, keyed_vectors([*words, *extra], table), progress)
+    return dataclasses.replace(answers, test=test)
 
 
 def pooled(answers: Sequence[Answers]) -> Answers | None:
-    """What a model made of all similarity sets together; None where there are fewer than two."""
+    """The answers to all similarity sets together; None if there are fewer than two sets."""
     sets = [(each.test, each) for each in answers if isinstance(each.test, SimilarityPairs)]
     pairs = [{frozenset(map(str.upper, words)) for words in test.words} for test, _ in sets]
     # A set counts unless another holds all its pairs; of two with the same pairs the first does.
     is_part = [any(mine < other or (mine == other and j < k) for j, other in enumerate(pairs)) for k, mine in enumerate(pairs)]
-    own = [each for (_, each), is_in_another in zip(sets, is_part, strict=True) if not is_in_another]
-    if len(own) < 2:
+    kept = [each for each, is_in_another in zip(sets, is_part, strict=True) if not is_in_another]
+    if len(kept) < 2:
         return None
-    test = PooledPairs([test for (test, _), is_in_another in zip(sets, is_part, strict=True) if not is_in_another])
-    values = [each.values if np.count_nonzero(each.used) >= FEWEST else np.full(len(each.values), np.nan) for each in own]
-    details: dict[str, Any] = {"sets": [each.test.name for each in own]}
-    if all("oov" in each.details for each in own):  # those with unknown words count
-        details["oov"] = sum(each.details["oov"] for each in own)
-    together = Answers(test, np.concatenate(values), math.nan, details)
-    if np.count_nonzero(together.used) < FEWEST:
+    values = [
+        each.values if np.count_nonzero(each.used) >= MIN_ITEMS else np.full(len(each.values), np.nan) for _, each in kept
+    ]
+    test = PooledPairs([test for test, _ in kept])
+    together = Answers(test, np.concatenate(values), math.nan, {"sets": [test.name for test, _ in kept]})
+    if np.count_nonzero(together.used) < MIN_ITEMS:
         return together
     return dataclasses.replace(together, score=together.scored(resamples=1).value)
 
@@ -146,10 +117,9 @@ def pooled(answers: Sequence[Answers]) -> Answers | None:
 def open_vectors(
     path: str | Path, progress: Progress, trust_pickle: bool = False, which: str = model.VECTORS[0]
 ) -> "WordVectors | Any":
-    """The word vectors of whatever `embedx.vectors.model.load` reads: the input rows, or what else `WordVectors.of` gives.
+    """The word vectors of a file or folder that `embedx.vectors.model.load` reads, `which` as in `WordVectors.of`.
 
-    With `trust_pickle` also those of gensim's own files, which are pickles: opening one runs whatever code is in it. Without,
-    they are an `EmbedxError`.
+    With `trust_pickle` also those of gensim's own files, which are pickles: opening one runs whatever code is in it.
     """
     if trust_pickle and os.path.isfile(path):
         with Path(path).open("rb") as file:
@@ -168,17 +138,16 @@ def open_vectors(
 def paired_difference(a: Sequence[Answers], b: Sequence[Answers], seed: int = 0) -> ScoreDifference:
     """The score of `a` minus that of `b` on one test; each side is one model, or the same one trained with several seeds.
 
-    Only items that every model can score count. A side's score is the mean of its models' scores: for analogies the same as
-    the mean over items of how often the item was answered rightly, for pairs the mean of the models' Spearman correlations
-    (not the correlation of mean cosines, which would be that of an ensemble). The interval has the variance between the
-    models of a side in it where a side has several.
+    Only items that every model can score count. A side's score is the mean of its models' scores: for pairs the mean of the
+    models' Spearman correlations (not the correlation of mean cosines, which would be that of an ensemble). The interval
+    includes the variance between the models of a side where a side has several.
     """
     test = a[0].test
     items = np.logical_and.reduce([answers.used for answers in [*a, *b]])
     if isinstance(test, PooledPairs):
-        items = np.concatenate([part & (np.count_nonzero(part) >= FEWEST) for part in test.parts(items)])
+        items = np.concatenate([part & (np.count_nonzero(part) >= MIN_ITEMS) for part in test.parts(items)])
     shared, runs = int(np.count_nonzero(items)), (len(a), len(b))
-    if shared < FEWEST:
+    if shared < MIN_ITEMS:
         return ScoreDifference(test.name, test.measure, math.nan, (math.nan, math.nan), shared, runs)
     ours, theirs = ([each.scored(items, seed) for each in side] for side in (a, b))
     found = statistics.difference(ours, theirs, statistics.between_seeds([ours, theirs]))
@@ -211,13 +180,13 @@ def evaluate(
                 compared is the mean over the runs of each
     protocol    one of `embedx.evaluation.protocols`
     method      3cosadd or 3cosmul, for analogies
-    candidates  how many words, from the most frequent, analogies know and are answered with; by default the protocol's
+    candidates  how many words, from the most frequent, analogies are restricted to; by default the protocol's
     which       the vectors: "input", "output" or "sum", see `WordVectors.of`
     oov         score pairs with words outside the vocabulary too, by the n-grams of a model that has such
     seed        of the resampling and of the clustering; the same for all models
     trust_pickle  see `open_vectors`
     """
-    asked = protocol_of(protocol)
+    protocols.check(protocol)
     own = [model_path, *runs]
     others = [each for each in (other_path, *matching(against)) if each is not None]
     if runs and not others:
@@ -226,18 +195,18 @@ def evaluate(
             "which takes patterns such as 'b.*.embedx'"
         )
     progress = progress or Silent()
-    tests: list[Asked] = [read_pairs(Path(path)) for path in pairs]
+    tests: list[TestSet] = [read_pairs(Path(path)) for path in pairs]
     if analogies is not None:
         tests.append(read_analogies(Path(analogies)))
     tests += [dataclasses.replace(read_categories(Path(path)), seed=seed) for path in categories]
     tests += [read_outliers(Path(path)) for path in outliers]
     if not tests:
         tests = default_tests()
-    tests = asked.tests(tests, candidates, method)
+    tests = protocols.prepared(protocol, tests, candidates, method)
     paths = [*own, *others]
     models = [open_vectors(path, progress, trust_pickle, which) for path in paths]
     if oov and protocol != "embedx":
-        raise EmbedxError(f"--oov: --protocol {protocol} knows the words of the vocabulary alone; leave out one of them")
+        raise EmbedxError(f"--oov: --protocol {protocol} scores words of the vocabulary alone; leave out one of them")
     if oov and not any(getattr(each, "subwords", None) for each in models):
         raise EmbedxError(f"--oov: {' and '.join(map(str, paths))} without n-grams; train with --subwords 3-6")
     answers = [score(each, tests, progress, protocol, oov) for each in models]
@@ -253,7 +222,7 @@ def evaluate(
         n = len(own)
         differences = [paired_difference(each[:n], each[n:], seed) for each in zip(*answers, strict=True)]
     names = [str(path) for path in paths]
-    return Report(names, scores, differences, notes, seed, PROTOCOLS[protocol], which, len(own))
+    return Report(names, scores, differences, notes, seed, protocol, which, len(own))
 
 
 def matching(patterns: Sequence[str | Path]) -> list[str]:
@@ -270,19 +239,19 @@ def matching(patterns: Sequence[str | Path]) -> list[str]:
 def summary(path: str, answers: Answers, seed: int) -> Score:
     test, used = answers.test, int(np.count_nonzero(answers.used))
     ends = (math.nan, math.nan)
-    if used >= FEWEST:
+    if used >= MIN_ITEMS:
         found = answers.scored(seed=seed)
-        least = -1.0 if test.measure == "spearman" else 0.0
-        ends = statistics.Estimate(found.value, (found.item_error(),)).interval(least, 1.0)
+        low = -1.0 if test.measure == "spearman" else 0.0
+        ends = statistics.Estimate(found.value, (found.item_error(),)).interval(low, 1.0)
     return Score(test.name, path, test.measure, answers.score, ends, used, len(test), test.candidates, answers.details)
 
 
 def coverage(path: str, answers: Answers) -> list[str]:
-    """A warning if the model knows too few of the words for its score to mean much."""
+    """A warning if the vocabulary covers too few items for the score to mean much."""
     used, total = int(np.count_nonzero(answers.used)), len(answers.test)
     if isinstance(answers.test, PooledPairs):
-        return []  # its sets tell
-    if used < FEWEST:
+        return []  # there are warnings for its sets
+    if used < MIN_ITEMS:
         return [f"{path}: nothing to score on {answers.test.name}, its vocabulary covers {used} of {total:,} items"]
     if 2 * used < total:
         return [

@@ -11,7 +11,7 @@ import numpy as np
 from embedx.classification.classifier import Classifier
 from embedx.evaluation import answers, learning_curves
 from embedx.evaluation.answers import THIRDS, UNSEEN, FrequencyBin, Missed, Reliability, bin_of_labels
-from embedx.evaluation.labels import likelihood_warning
+from embedx.evaluation.labels import hits, likelihood_warning
 from embedx.evaluation.learning_curves import Points
 from embedx.labeled.data import Labeled
 from embedx.labeled.read import read
@@ -53,7 +53,7 @@ def findings(
     n_predictions = min(PREDICTIONS, classifier.n_labels)
     top = np.concatenate([ids for ids, _ in best]) if best else np.zeros((0, n_predictions), np.int32)
     probability = np.concatenate([values for _, values in best]) if best else np.zeros((0, n_predictions), np.float32)
-    is_right = answers.hits(top, labels)
+    is_right = hits(top, labels)
     labelled = np.flatnonzero(labels.n_of_row)
     width = max(classifier.n_labels, int(labels.ids.max(initial=-1)) + 1)
     names = [classifier.name(k) for k in range(classifier.n_labels)]
@@ -136,9 +136,9 @@ def frequency_rows(bins: Sequence[FrequencyBin]) -> list[list[str]]:
     head = ["labels", "how many", "training rows of a label", "in test rows", *(f"recall at {k}" for k in ks)]
     rows = [[*head, "top predictions", "precision"]]
     for each in bins:
-        counted = [f"{each.labels:,}", span(each.fewest, each.most), f"{each.occurrences:,}"]
+        counted = [f"{each.labels:,}", span(each.min_rows, each.max_rows), f"{each.occurrences:,}"]
         recall = [percent(each.recall[k]) for k in ks]
-        rows.append([each.name, *counted, *recall, f"{each.answered:,}", percent(each.precision)])
+        rows.append([each.name, *counted, *recall, f"{each.predicted:,}", percent(each.precision)])
     return rows
 
 

@@ -1,1 +1,1 @@
-"""Word vectors: loaded, asked, saved, and exchanged with other programs."""
+"""Word vectors: queries, loading, saving, and files of other programs."""

@@ -1,7 +1,7 @@
-"""Word vectors written in the formats of other programs, of which `embedx.vectors.formats` is the registry.
+"""Export of word vectors to the file formats of other programs; `embedx.vectors.formats` is their registry.
 
-What is written lies in a folder beside its place, OUT.partial-XXXXXXXX, until it is complete. Rows go through memory a block
-at a time, whatever their type and wherever they come from.
+Files are written in a folder beside their place, OUT.partial-XXXXXXXX, until they are complete. Rows go through memory a block
+at a time.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,19 +24,19 @@ from embedx.vectors.model import VECTORS, WordVectors
 
 @dataclass(frozen=True)
 class ExportSettings(Settings):
-    """What is written of a model, and how."""
+    """Settings of `embedx export` and `embedx convert`."""
 
     panel = "Format"
 
     format: str | None = param(
         None,
         f"{formats.meanings()}; by default by the suffix of OUT ({formats.by_name()}), word2vec if it has none",
-        choices=formats.written(),
+        choices=tuple(formats.FORMATS),
     )
     dtype: str = param(
         "float32",
-        "type of the numbers; int8 are to be multiplied by the word's `scale`, which is its largest absolute value / 127",
-        choices=DTYPES,
+        "type of the numbers; multiply int8 by the word's `scale`, its largest absolute value / 127",
+        choices=tuple(DTYPES),
     )
     top: int | None = param(None, "write the first N words, which are the most frequent", at_least=1)
     vectors: str = param("input", "the vectors of words, those of the output layer, or their `sum`", choices=VECTORS)
@@ -56,9 +56,9 @@ def export(
 ) -> Path:
     """Write the word vectors of `model` as the file or folder `out`, compressed if its suffix says so, and return its path.
 
-    `options` are the other settings of `ExportSettings`, by name. `out` appears when it is complete. What killed processes left
-    beside it is deleted by the next that writes the same. Raises EmbedxError if it exists, cannot be written or cannot hold the
-    vectors, or if two words would become one.
+    `options` are the other settings of `ExportSettings`, by name. `out` appears when it is complete; what killed exports left
+    beside it is deleted. Raises EmbedxError if it exists, cannot be written or cannot hold the vectors, or if two words would
+    become one.
     """
     settings = ExportSettings(format=format, **options)
     chosen = formats.FORMATS[settings.format or formats.of_name(out)]
@@ -66,8 +66,7 @@ def export(
     check_used(options, [("license", chosen.keeps_license, f"a --format that keeps it: {able}")])
     _check_place(out, chosen, overwrite)
     table = _table(model, chosen, settings, progress or Silent())
-    _put(out, lambda path: chosen.write(path, table))
-    return out
+    return _put(out, lambda path: chosen.write(path, table))
 
 
 def export_vocabulary(model: WordVectors, out: Path, overwrite: bool = False) -> Path:
@@ -85,23 +84,22 @@ def export_vocabulary(model: WordVectors, out: Path, overwrite: bool = False) ->
         with smart_open.open(str(path), "wb", compression=suffix) as stream:
             stream.writelines(f"{word} {count}\n".encode() for word, count in rows)
 
-    _put(out, write)
-    return out
+    return _put(out, write)
 
 
 def check_free(out: Path, overwrite: bool) -> None:
-    """Raise EmbedxError if a text file cannot be put there."""
+    """Raise EmbedxError if no text file can be written there."""
     _check_place(out, formats.FORMATS["word2vec"], overwrite)
 
 
-def _put(out: Path, write: Callable[[Path], None]) -> None:
-    """Have something written beside its place, and put it there when it is complete."""
+def _put(out: Path, write: Callable[[Path], None]) -> Path:
+    """Call `write` with a place beside `out`, then move what it wrote to `out`; return `out`."""
     place = out.resolve()  # where links lead to
     partial, lock = beside(place, "partial"), None
     try:
         partial.mkdir()
         lock = locks.mark(partial)
-        new = partial / "new"  # apart from what marks the folder
+        new = partial / "new"  # apart from the mark of the folder
         new.mkdir()
         write(new / out.name)
         _sync(new)
@@ -113,10 +111,11 @@ def _put(out: Path, write: Callable[[Path], None]) -> None:
         locks.remove(partial, lock)
     for left in leftovers(place, "partial"):
         locks.remove_if_left(left)
+    return out
 
 
 def _put_in_place(new: Path, name: str, place: Path, old: Path) -> None:
-    """Move what was written as `name` in the folder `new` to its place; a folder that is there makes room first."""
+    """Move what was written as `name` in the folder `new` to its place; a folder that is there is moved to `old` first."""
     if place.is_dir():
         place.rename(old)
     try:
@@ -134,12 +133,12 @@ def _check_place(out: Path, format: type[Format], overwrite: bool) -> None:
     if out.is_dir() and not format.is_folder:
         raise EmbedxError(f"{out}: is a folder; give the name of a file")
     if out.exists() and not (out.is_file() or out.is_dir()):
-        raise EmbedxError(f"{out}: a pipe or a device, in whose place no file is put; give the name of a file")
+        raise EmbedxError(f"{out}: a pipe or a device, which is not replaced by a file; give the name of a file")
     if out.exists() and not overwrite:
         raise EmbedxError(f"{out}: exists already; add --overwrite, or choose another name")
     if out.exists() and format.is_folder and not (out.is_dir() and format.is_own_folder(out)):
         raise EmbedxError(
-            f"{out}: holds something else than --format {format.name} writes, so it is not overwritten; choose another name"
+            f"{out}: holds files that --format {format.name} does not write, so it is not overwritten; choose another name"
         )
     if out.suffix == ".zst":
         raise EmbedxError(f"{out}: .zst is not written; use .gz, .bz2 or .xz, or no suffix")
@@ -148,7 +147,7 @@ def _check_place(out: Path, format: type[Format], overwrite: bool) -> None:
 
 
 def _table(model: WordVectors, format: type[Format], settings: ExportSettings, progress: Progress) -> Table:
-    """What is to be written. Raises EmbedxError if the model has it not, or the format cannot hold it."""
+    """The table to write. Raises EmbedxError if the model lacks it, or the format cannot hold it."""
     if settings.dtype not in format.dtypes:
         able = ", ".join(name for name, each in formats.FORMATS.items() if settings.dtype in each.dtypes)
         raise EmbedxError(f"--dtype {settings.dtype}: not with --format {format.name}; taken by {able}")
@@ -156,20 +155,15 @@ def _table(model: WordVectors, format: type[Format], settings: ExportSettings, p
     if not model.vector_size:
         raise EmbedxError("the vectors of the model have 0 dimensions, so that there is nothing to write")
     n = len(model) if settings.top is None else min(settings.top, len(model))
-    words: Sequence[str] = model.words[:n]
-    counts = None if model.counts is None else model.counts[:n]
+    words, outputs = model.words[:n], model.output_vectors
     subwords = model.subwords if format.has_ngrams and settings.vectors == "input" else None
     if subwords is not None and (wrong := next((word for word in words if WHITE_SPACE.search(word)), None)) is not None:
         raise EmbedxError(f"the word {wrong!r} has white space, without which its n-grams would be others in fastText")
-    if format.ends_words:
-        words = writable(words, progress)
-    own = model.arrays.get("word_part", model.vectors) if subwords is not None else None
-    outputs = model.output_vectors
     return Table(
-        words,
+        writable(words, progress) if format.ends_words else words,
         Rows(n, *tables),
-        counts,
-        own=own if own is None else own[:n],
+        None if model.counts is None else model.counts[:n],
+        own=model.arrays.get("word_part", model.vectors)[:n] if subwords is not None else None,
         subwords=subwords,
         outputs=outputs[:n] if outputs is not None and len(outputs) == len(model) else None,
         dtype=settings.dtype,
@@ -199,7 +193,7 @@ def writable(words: Sequence[str], progress: Progress) -> Sequence[str]:
 
 
 def _sync(folder: Path) -> None:
-    """Have the disk hold all files in the folder, so that a power cut after the rename finds them."""
+    """Synchronise all files in the folder to the disk, so that they survive a power cut after the rename."""
     for each in folder.rglob("*"):
         if each.is_file():
             with each.open("rb") as written:

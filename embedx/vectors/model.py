@@ -1,16 +1,16 @@
-"""Words with their vectors: the queries one asks of them, and how they are loaded and saved.
+"""Word vectors: nearest words and analogies, loading and saving.
 
 In the model folder (see `embedx.storage.folder`):
 
     input.npy        float32 (words, dim), the word vectors
-    output.npy       float32 (outputs, dim), the rows the input was trained against; further arrays as NAME.npy
-    word_part.npy    float32 (words, dim), with --subwords: what the words' own vectors are, of which and those of its n-grams
-                     that in input.npy is the mean
+    output.npy       float32 (outputs, dim), the output vectors; further arrays as NAME.npy
+    word_part.npy    float32 (words, dim), with --subwords: the words' own rows. A vector in input.npy is the mean of the word's
+                     own row and those of its n-grams
     ngram.npy        float32 (ngrams, dim), the vectors of n-grams; ngram_bucket.npy int32 (ngrams,), ascending, is the bucket
-                     of each (see `embedx.text.ngrams`). Buckets that no word of the vocabulary meets are not there
+                     of each (see `embedx.text.ngrams`). Buckets that no word of the vocabulary has are not there
     vocabulary.tsv   word TAB count, most frequent first; line k describes row k
-    phrases1.tsv     the collocations that the first pass joined to one word, if any did: words, with spaces between them, TAB
-                     count; phrases2.tsv those of the second, and so on
+    phrases1.tsv     the collocations that the first pass joined, if there was one: words, with spaces between them, TAB count;
+                     phrases2.tsv those of the second pass, and so on
 """
 
 import difflib
@@ -37,7 +37,7 @@ from embedx.vectors.subwords import Subwords, check
 
 TASK = "skipgram"
 VECTORS = ("input", "output", "sum")  # of a word: see `WordVectors.of`
-QUERIES = 256  # that are answered at a time
+QUERIES = 256  # at a time
 OF_SUBWORDS = ("word_part", "ngram", "ngram_bucket")
 PASSES = [f"phrases{k}" for k in range(1, MOST_PASSES + 1)]
 SCHEMA = FolderSchema(
@@ -75,7 +75,7 @@ class UnknownWordError(EmbedxError, KeyError):
 
 
 class WordVectors:
-    """Words with their vectors, and what else is known of them."""
+    """Words with their vectors, counts, settings and facts of the run."""
 
     def __init__(
         self,
@@ -85,8 +85,8 @@ class WordVectors:
         counts: np.ndarray | None = None,  # int64 (words,)
         settings: dict[str, Any] | None = None,
         facts: dict[str, Any] | None = None,
-        phrases: Phrases | None = None,  # the collocations that were joined in its text, and are to be in other text
-        subwords: Subwords | None = None,  # the vectors of n-grams, where words have any
+        phrases: Phrases | None = None,  # the collocations joined in its text
+        subwords: Subwords | None = None,  # the vectors of n-grams, if there are any
     ) -> None:
         self.words = words
         self.arrays = arrays
@@ -107,7 +107,7 @@ class WordVectors:
         return self.arrays.get("output")
 
     def of(self, which: str) -> "WordVectors":
-        """The same words with other vectors: their output rows, or the sum of both, as GloVe has it and hyperwords' w+c."""
+        """The same words with other vectors: their output rows, or the sum of both, as in GloVe."""
         first, *others = self.tables_of(which)
         if first is self.vectors and not others:
             return self
@@ -197,7 +197,7 @@ class WordVectors:
         return float(unit(self[list(some)].mean(axis=0)) @ unit(self[list(others)].mean(axis=0)))
 
     def doesnt_match(self, words: Sequence[str]) -> str:
-        """The word whose vector points least where the mean of all of their unit vectors does. Raises EmbedxError for none."""
+        """The word with the smallest cosine to the mean of all unit vectors. Raises EmbedxError for no words."""
         if not words:
             raise EmbedxError("doesnt_match: no words are given; give three or more")
         vectors = np.array([self._unit(word) for word in words])
@@ -207,7 +207,7 @@ class WordVectors:
     def mean_vectors(self, documents: Iterable[Sequence[str]]) -> np.ndarray:
         """float32 (documents, dim): the mean of the vectors of each document's words; zeros where none is known.
 
-        documents  lists of tokens, which are looked up as they are; those that are no words of the model count for nothing
+        documents  lists of tokens; tokens outside the vocabulary are ignored
         """
         means = []
         for tokens in documents:
@@ -218,7 +218,7 @@ class WordVectors:
         return np.array(means, np.float32).reshape(len(means), self.vector_size)
 
     def analogy(self, a: str, b: str, c: str, top_k: int = 10) -> list[tuple[str, float]]:
-        """Words d such that a is to b as c is to d: those whose vectors point most nearly where b - a + c does (3CosAdd)."""
+        """Words d such that a is to b as c is to d: those with the largest cosine to b - a + c (3CosAdd)."""
         return self.most_similar([b, c], [a], top_k)
 
     def most_similar(
@@ -229,59 +229,51 @@ class WordVectors:
     ) -> list[tuple[str, float]]:
         """The `top_k` words with the largest cosine to the sum of the unit vectors of `positive` minus that of `negative`.
 
-        The words asked with are left out, as in word2vec.c and gensim. A vector in place of a word counts with its own length.
+        Words of the query are excluded, as in word2vec.c and gensim. A vector in place of a word counts with its own length.
         """
-        if top_k < 0:
-            raise EmbedxError(f"top_k {top_k}: must be at least 0")
         plus, minus = as_list(positive), as_list(negative)
         query = np.zeros(self.vectors.shape[1], np.float32)
         for sign, items in ((1, plus), (-1, minus)):
             for item in items:
                 query += sign * (self._unit(item) if isinstance(item, str) else item)
-        query = unit(query)
-        cosines = self.vectors @ query / self._norms
-        asked = {self._index[item] for item in plus + minus if isinstance(item, str) and item in self._index}
-        wanted = min(top_k + len(asked), len(self))
-        if top_k == 0 or wanted == 0:
-            return []
-        best = np.argpartition(-cosines, wanted - 1)[:wanted]
-        best = best[np.lexsort((best, -cosines[best]))]
-        return [(self.words[row], float(cosines[row])) for row in best.tolist() if row not in asked][:top_k]
+        excluded = {self._index[item] for item in plus + minus if isinstance(item, str) and item in self._index}
+        return self._nearest(unit(query)[None], [excluded], top_k)[0]
 
     def most_similar_batch(
         self, queries: Sequence[str | np.ndarray] | np.ndarray, top_k: int = 10
     ) -> list[list[tuple[str, float]]]:
-        """What `most_similar` finds for each query by itself, a word or a vector (or a row of an array), by matrix products.
+        """The result of `most_similar` for each query by itself, a word or a vector (or a row of an array).
 
         Takes memory for some millions of cosines, however many words and queries there are.
         """
-        if top_k < 0:
-            raise EmbedxError(f"top_k {top_k}: must be at least 0")
         found: list[list[tuple[str, float]]] = []
         for start in range(0, len(queries), QUERIES):
-            found += self._most_similar_of(queries[start : start + QUERIES], top_k)
+            some = queries[start : start + QUERIES]
+            units = np.array([self._unit(each) if isinstance(each, str) else unit(each) for each in some], np.float32)
+            found += self._nearest(units, [{self.index(each)} if isinstance(each, str) else set() for each in some], top_k)
         return found
 
-    def _most_similar_of(self, queries: Sequence[str | np.ndarray] | np.ndarray, top_k: int) -> list[list[tuple[str, float]]]:
-        units = np.array([self._unit(each) if isinstance(each, str) else unit(each) for each in queries], np.float32)
-        asked = [self.index(each) if isinstance(each, str) else -1 for each in queries]
-        wanted = min(top_k + 1, len(self))  # one more, for a word is its own neighbour
-        if top_k == 0 or not wanted:
-            return [[] for _ in asked]
+    def _nearest(self, units: np.ndarray, excluded: Sequence[set[int]], top_k: int) -> list[list[tuple[str, float]]]:
+        """The words with the largest cosines to each of some unit vectors (n, dim), but for the excluded rows of each."""
+        if top_k < 0:
+            raise EmbedxError(f"top_k {top_k}: must be at least 0")
+        k = min(top_k + max(map(len, excluded), default=0), len(self)) if top_k else 0
         best = np.empty((len(units), 0), np.float32)
         rows = np.empty((len(units), 0), np.int64)
         step = max(1, BLOCK_FLOATS // max(len(units), self.vector_size, 1))
-        for start in range(0, len(self), step):
+        for start in range(0, len(self) if k else 0, step):
             block = units @ self.vectors[start : start + step].T / self._norms[start : start + step]
             best = np.hstack([best, block])
             rows = np.hstack([rows, np.broadcast_to(np.arange(start, start + block.shape[1]), block.shape)])
-            kept = np.argpartition(-best, min(wanted, best.shape[1]) - 1, axis=1)[:, :wanted]
+            kept = np.argpartition(-best, min(k, best.shape[1]) - 1, axis=1)[:, :k]
             best, rows = np.take_along_axis(best, kept, 1), np.take_along_axis(rows, kept, 1)
         order = np.lexsort((rows, -best), axis=1)
         best, rows = np.take_along_axis(best, order, 1), np.take_along_axis(rows, order, 1)
         return [
-            [(self.words[row], cosine) for row, cosine in zip(of.tolist(), cosines.tolist(), strict=True) if row != own][:top_k]
-            for of, cosines, own in zip(rows, best, asked, strict=True)
+            [(self.words[row], cosine) for row, cosine in zip(of.tolist(), cosines.tolist(), strict=True) if row not in own][
+                :top_k
+            ]
+            for of, cosines, own in zip(rows, best, excluded, strict=True)
         ]
 
     def _unit(self, word: str) -> np.ndarray:

@@ -17,7 +17,7 @@ class Subwords(NamedTuple):
 
     def vector(self, word: str) -> np.ndarray | None:
         """The mean of the vectors of a word's n-grams, float32 (dim,): of a word that is not in the vocabulary, for it has no
-        part of its own. A bucket that no word of the vocabulary met counts as zeros. None where no n-gram has a vector.
+        row of its own. Buckets of no word of the vocabulary count as zeros. None where no n-gram has a vector.
         """
         wanted = place = np.array(self.ngrams.buckets(word), np.int64)
         if self.buckets is not None:
@@ -31,7 +31,7 @@ class Subwords(NamedTuple):
 
 
 def check(subwords: Subwords) -> None:
-    """Raise `EmbedxError` where buckets and rows do not go together."""
+    """Raise `EmbedxError` where buckets and rows do not fit together."""
     buckets = subwords.buckets
     if buckets is None or len(buckets) == 0:
         return

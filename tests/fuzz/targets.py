@@ -15,18 +15,17 @@ from pathlib import Path
 import numpy as np
 from scipy.sparse import coo_matrix, csc_matrix, csr_matrix, save_npz
 
-from embedx.evaluation.words import read_analogies, read_categories, read_outliers, read_pairs
+from embedx.evaluation.word_sets import read_analogies, read_categories, read_outliers, read_pairs
 from embedx.labeled.read import read, read_label_names, read_names, read_training, with_names
 from embedx.settings import TextSettings
 from embedx.text import cache
 from embedx.text.ngrams import NGrams
 from embedx.text.recipes import find_recipe
 from embedx.text.sources import resolve
-from embedx.training.progress import Silent
 from embedx.vectors import model
 from embedx.vectors.export import export
-from embedx.vectors.fasttext_bin import pieces
 from embedx.vectors.formats import FORMATS
+from embedx.vectors.formats.contract import Rows, Table
 from embedx.vectors.model import load_folder
 from embedx.vectors.subwords import Subwords
 
@@ -416,8 +415,8 @@ def fasttext_bin(rng):
     spec, values = NGrams(2, 3, n_buckets), np.random.default_rng(0)
     words = ["the", "cat", "日本", "naïve"]
     own, rows, outputs = (values.normal(size=(n, dim)).astype(np.float32) for n in (4, n_buckets, 4))
-    found = Subwords(spec, rows, None)
-    data = bytearray(b"".join(pieces(words, own, own, outputs, np.array([9, 5, 3, 1]), found, {}, Silent())))
+    table = Table(words, Rows(4, own), np.array([9, 5, 3, 1]), own=own, subwords=Subwords(spec, rows, None), outputs=outputs)
+    data = bytearray(b"".join(FORMATS["fasttext"].pieces(table)))
     if rng.random() < 0.5:
         at, value = 4 * rng.randrange(1, 23), rng.choice((-1, 0, 1, 2, 3, 7, 2**31 - 1, -(2**31)))
         data[at : at + 4] = struct.pack("<i", value)

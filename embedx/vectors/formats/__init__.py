@@ -1,12 +1,11 @@
-"""Vector files of other programs: the registry, one line each, and which of them a file is; `contract` says what a format is.
+"""The registry of vector file formats, one line each, and how the format of a file is recognised; see `contract`.
 
-A word that occurs twice keeps its first vector, as in gensim, and a note says how many did.
+A word that occurs twice keeps its first vector, as in gensim, and a note counts them.
 """
 
 import io
 import os
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -19,11 +18,11 @@ from embedx.vectors.formats import contract
 from embedx.vectors.formats.contract import Format, Found, Opened
 
 # Each as file.Class of this folder, in the order of help texts. A file is of the first that recognises it, of those with a
-# mark first: safetensors may begin like a pickle, but no pickle goes on like them.
+# mark first: safetensors may begin like a pickle, but no pickle continues like them.
 REGISTRY = (
     "word2vec.Word2Vec",
-    "word2vec_binary.Word2VecBinary",
-    "glove.Glove",
+    "word2vec.Word2VecBinary",
+    "word2vec.Glove",
     "fasttext.FastText",
     "npz.Npz",
     "safetensors.Safetensors",
@@ -40,18 +39,13 @@ FOREIGN = {
     b"\x93NUMPY": "a bare numpy array without words; give the model folder",
     b"PK\x03\x04": "a zip archive; unpack it first",
 }
-KNOWN = f"embedx reads {', '.join(name for name, each in FORMATS.items() if each.is_read and not each.is_folder)} files"
-
-
-def written() -> tuple[str, ...]:
-    """The names of the formats that can be written."""
-    return tuple(name for name, each in FORMATS.items() if each.is_written)
+KNOWN = f"embedx reads {', '.join(name for name, each in FORMATS.items() if not each.is_folder)} files"
 
 
 def of_suffix(out: Path) -> str | None:
-    """The format that is written to a file or folder of this name, compressed or not; None where no format has its suffix."""
+    """The default format for a file or folder of this name, compressed or not; None if no format has its suffix."""
     suffix = _suffix(out)
-    return next((name for name, each in FORMATS.items() if suffix in each.suffixes and each.is_written), None)
+    return next((name for name, each in FORMATS.items() if suffix in each.suffixes), None)
 
 
 def of_name(out: Path) -> str:
@@ -68,23 +62,22 @@ def _suffix(out: Path) -> str:
 
 def by_name() -> str:
     """Which names mean which formats, for a help text."""
-    named = {name: each.suffixes for name, each in FORMATS.items() if each.is_written and each.suffixes}
+    named = {name: each.suffixes for name, each in FORMATS.items() if each.suffixes}
     return ", ".join(f"{' or '.join(suffixes)} {name}" for name, suffixes in named.items())
 
 
 def meanings() -> str:
     """What each format is, for a help text."""
-    return "; ".join(f"`{name}` {FORMATS[name].meaning}" for name in written())
+    return "; ".join(f"`{name}` {each.meaning}" for name, each in FORMATS.items())
 
 
 def markdown_table() -> str:
     """The formats as a table, for docs/words.md."""
-    rows = [("`--format`", "by name", "what it is", "known to", "numbers", "direction", "needs"), ("---",) * 7]
+    rows = [("`--format`", "by name", "what it is", "known to", "numbers", "needs"), ("---",) * 6]
     for name, each in FORMATS.items():
         suffixes = " ".join(f"`{suffix}`" for suffix in each.suffixes) or "-"
         needs = f"`embedx[{each.extra}]`" if each.extra else "-"
-        ways = " and ".join(["read"] * each.is_read + ["written"] * each.is_written)
-        rows.append((f"`{name}`", suffixes, each.meaning, each.programs, ", ".join(each.dtypes), ways, needs))
+        rows.append((f"`{name}`", suffixes, each.meaning, each.programs, ", ".join(each.dtypes), needs))
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)
 
 
@@ -92,21 +85,27 @@ def markdown_table() -> str:
 
 
 def read(path: str | Path, progress: Progress | None = None, trust_pickle: bool = False) -> Found:
-    """The words and vectors of a file of any format, plain, packed or remote, or of a folder of another program.
+    """The words and vectors of a file of any format, plain, compressed or remote, or of a folder of another program.
 
     With `trust_pickle` also those of gensim's own files, which may run any code. Raises EmbedxError with file, line and remedy.
     """
-    progress = progress or Silent()
-    name = str(path)
+    name, progress = str(path), progress or Silent()
     if not (is_url(name) or os.path.exists(name)):
         raise EmbedxError(f"{name}: no such file or model folder")
     if os.path.isdir(name):
-        of_folder = format_of_folder(Path(name))
-        if of_folder is None:
+        format = format_of_folder(Path(name))
+        if format is None:
             raise EmbedxError(f"{name}: no folder of a format that is read; give a file, or a model folder")
-        found = of_folder.read_folder(Path(name), progress)
+        found = format.read_folder(Path(name), progress)
     else:
-        found = _read_file(name, progress, trust_pickle)
+        with UnpackedReader(Source(name, "vectors", None)) as file:  # once, for it may be a pipe
+            head = first_bytes(file)
+            file.unread(head)
+            format = format_of(name, head)
+            progress.start("Reading vectors", format.count(name, head), "words")
+            stream = io.BufferedReader(file, contract.BLOCK_BYTES)
+            found = format.read(Opened(name, head, stream, trust_pickle), progress)
+            progress.finish()
     if not found.words:
         raise EmbedxError(f"{name}: holds no word; {KNOWN}")
     return without_duplicates(name, found, progress)
@@ -114,32 +113,19 @@ def read(path: str | Path, progress: Progress | None = None, trust_pickle: bool 
 
 def format_of_folder(folder: Path) -> type[Format] | None:
     """The format of another program's folder; None if it is none."""
-    return next((each for each in FORMATS.values() if each.is_read and each.recognises_folder(folder)), None)
+    return next((each for each in FORMATS.values() if each.recognises_folder(folder)), None)
 
 
 def format_of(name: str, head: bytes) -> type[Format]:
     """The format of a file that begins with `head`. Raises EmbedxError if it has none."""
-    able = [each for each in FORMATS.values() if each.is_read and each.recognises(head)]
-    for each in able:
-        if each.has_mark:
-            return each
-    for magic, advice in FOREIGN.items():
-        if head.startswith(magic):
-            raise EmbedxError(f"{name}: this is {advice}")
-    if able:
-        return able[0]
-    raise EmbedxError(f"{name}:1: neither a header `words dim` nor a word with its vector; {KNOWN}")
-
-
-def _read_file(name: str, progress: Progress, trust_pickle: bool) -> Found:
-    with UnpackedReader(Source(name, "vectors", None)) as file:  # once, for it may be a pipe
-        head = first_bytes(file)
-        file.unread(head)
-        format = format_of(name, head)
-        progress.start("Reading vectors", format.count(name, head), "words")
-        found = format.read(Opened(name, head, io.BufferedReader(file), trust_pickle), progress)
-        progress.finish()
-    return found
+    able = sorted((each for each in FORMATS.values() if each.recognises(head)), key=lambda each: not each.has_mark)
+    if not (able and able[0].has_mark):
+        for magic, advice in FOREIGN.items():
+            if head.startswith(magic):
+                raise EmbedxError(f"{name}: this is {advice}")
+    if not able:
+        raise EmbedxError(f"{name}:1: neither a header `words dim` nor a word with its vector; {KNOWN}")
+    return able[0]
 
 
 def first_bytes(file: UnpackedReader) -> bytes:
@@ -153,11 +139,11 @@ def first_bytes(file: UnpackedReader) -> bytes:
 
 
 def without_duplicates(name: str, found: Found, progress: Progress) -> Found:
-    """What was found, each word once."""
+    """The same with each word once, with the first of its vectors."""
     first = {word: row for row, word in reversed(list(enumerate(found.words)))}
     if len(first) == len(found.words):
         return found
-    rows: Any = np.array(sorted(first.values()))
+    rows = np.sort(np.fromiter(first.values(), np.int64, len(first)))
     progress.note(f"{name}: {len(found.words) - len(rows):,} words occur twice; the first vector of each is kept")
-    counts = None if found.counts is None else found.counts[rows]
-    return Found([found.words[row] for row in rows], found.vectors[rows], counts)
+    counts, own = (None if each is None else each[rows] for each in (found.counts, found.own))
+    return Found([found.words[row] for row in rows.tolist()], found.vectors[rows], counts, own, found.subwords)

@@ -1,11 +1,43 @@
-"""fastText's .bin models, with the vectors of n-grams: see `embedx.vectors.fasttext_bin` for the layout."""
+"""fastText's .bin models: unsupervised ones (skipgram, cbow) that are not quantised are read; word vectors are written.
 
-from collections.abc import Iterator
+All numbers are little-endian; the layout is that of fastText 0.9.3 (`FastText::saveModel`, `Dictionary::save`, `Matrix::save`):
+
+    int32 793712314, int32 version 12
+    int32 × 12     dim ws epoch minCount neg wordNgrams loss model bucket minn maxn lrUpdateRate, then float64 t
+    int32 × 3      words + labels, words, labels;  int64 × 2  tokens, and the size of what pruning kept, -1 for all
+                   for each: its bytes, a 0, int64 count, int8 type (0 for a word, 1 for a label)
+    uint8          1 where the rows that follow are quantised
+    int64 × 2      rows and columns, then the rows of the words and those of the buckets of n-grams, float32
+    uint8          the same for the output rows, int64 × 2, float32
+
+A word's vector is the mean of its own row and those of its n-grams' buckets (`embedx.text.ngrams`). The sizes that the file
+claims are checked against its length before any memory is allocated; rows of n-grams stay in the file, memory-mapped.
+"""
+
+import mmap
+import struct
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from embedx.errors import EmbedxError
+from embedx.storage.disk import amount
+from embedx.storage.schema import first_not_finite, row_blocks
+from embedx.text.ngrams import MAX_CHARACTERS, NGrams, encoded
+from embedx.training.memory import available_memory
 from embedx.training.progress import Progress
-from embedx.vectors import fasttext_bin
-from embedx.vectors.formats.contract import Format, Found, Opened, Table
+from embedx.vectors.formats.contract import Format, Found, Opened, Table, check_finite
+from embedx.vectors.subwords import Subwords
+
+MAGIC, VERSION, VERSIONS = 793712314, 12, (11, 12)
+HEAD, SIZES, ENTRY, SHAPE = (struct.Struct(f"<{fields}") for fields in ("2i12id", "3i2q", "qb", "B2q"))
+SKIPGRAM, SUPERVISED, NEGATIVE_SAMPLING = 2, 3, 2
+WORD = 0
+AGAIN = "write or fetch it again"
+MAX_WORD_BYTES = 1 << 25
+BYTES_OF_STRING = 100  # of a word in memory, about
+BLOCK_FLOATS = 1 << 22  # rows that are added up at a time
 
 
 class FastText(Format):
@@ -18,18 +50,195 @@ class FastText(Format):
 
     @classmethod
     def recognises(cls, head: bytes) -> bool:
-        return head.startswith(fasttext_bin.SUFFIX)
+        return head.startswith(struct.pack("<i", MAGIC))
 
     @classmethod
     def read(cls, file: Opened, progress: Progress) -> Found:
-        found = fasttext_bin.read(file.path("a fastText model"), progress)
-        return Found(found.words, found.vectors, found.counts, found.own, found.subwords)
+        """Raises `EmbedxError` also for a model that is quantised, pruned or a classifier."""
+        name = file.name
+        with open(file.path("a fastText model"), "rb") as opened:
+            data = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
+        raw, counts, head = _read_head(name, data, progress)
+        rows, end = _matrix(name, data, head.end, "input", (len(raw) + head.n_buckets, head.dim))
+        _, end = _matrix(name, data, end, "output", (None, head.dim))
+        if end != len(data):
+            raise EmbedxError(f"{name}: continues for {len(data) - end:,} bytes after the model; {AGAIN}")
+        need = 4 * len(raw) * head.dim + (compiled().listing_bytes(raw, head.ngrams) if head.ngrams is not None else 0)
+        if need > available_memory():
+            raise EmbedxError(
+                f"{name}: {len(raw):,} words × {head.dim} numbers take {amount(need)}, more memory than there is; give the "
+                ".vec file beside it, or a smaller model"
+            )
+        own, of_buckets = rows[: len(raw)], rows[len(raw) :]
+        words = [each.decode("utf-8", "replace") for each in raw]
+        check_finite(name, words, own, AGAIN, "the row of the word")
+        vectors, subwords = np.array(own, np.float32), None
+        if head.ngrams is not None:
+            vectors, buckets = _means(raw, rows, head.ngrams, progress)
+            check_finite(name, words, vectors, AGAIN, "the row of an n-gram of the word")
+            subwords = Subwords(head.ngrams, of_buckets, None)
+            if first_not_finite(of_buckets) is not None:  # fastText may leave rows that it does not need as malloc gave them
+                progress.note(f"{name}: {len(of_buckets) - len(buckets):,} rows of n-grams that no word has are left out")
+                subwords = Subwords(head.ngrams, of_buckets[buckets], buckets)
+        return Found(words, vectors, counts, own, subwords)
 
     @classmethod
     def pieces(cls, table: Table) -> Iterator[bytes]:
-        for word in table.words:
-            if "\0" in word:
-                raise EmbedxError(f"the word {word!r} holds a zero character, which ends words in a fastText .bin model")
-        return fasttext_bin.pieces(
-            table.words, table.rows, table.own, table.outputs, table.counts, table.subwords, table.settings, table.progress
+        """The bytes of a skip-gram model with negative sampling; where the output rows are not those of words, zeros."""
+        if (wrong := next((word for word in table.words if "\0" in word), None)) is not None:
+            raise EmbedxError(f"the word {wrong!r} holds a zero character, which ends words in a fastText .bin model")
+        (n_words, dim), subwords, sample = table.rows.shape, table.subwords, table.settings.get("sample")
+        ngrams = subwords.ngrams if subwords else NGrams(0, 0, 0)
+        counts = np.ones(n_words, np.int64) if table.counts is None else np.maximum(table.counts, 1)
+
+        def number(name: str, default: int) -> int:
+            value = table.settings.get(name)
+            return int(value) if isinstance(value, int | float) and 0 <= value < 2**31 else default
+
+        yield HEAD.pack(
+            MAGIC, VERSION, dim, number("window", 5), number("epochs", 5), number("min_count", 1), number("negatives", 5), 1,
+            NEGATIVE_SAMPLING, SKIPGRAM, ngrams.n_buckets, ngrams.shortest, ngrams.longest, 100,
+            float(sample) if isinstance(sample, int | float) else 1e-4,
+        )  # fmt: skip
+        yield SIZES.pack(n_words, n_words, 0, int(counts.sum()), -1)
+        for word, count in zip(table.words, counts.tolist(), strict=True):
+            yield encoded(word) + b"\0" + ENTRY.pack(count, WORD)
+        table.progress.start("Writing rows", 2 * n_words + ngrams.n_buckets, "rows")
+        yield SHAPE.pack(0, n_words + ngrams.n_buckets, dim)
+        yield from map(_bytes_of, row_blocks(table.rows if table.own is None else table.own))  # type: ignore[arg-type]
+        if subwords is not None:
+            yield from _rows_of_buckets(subwords, dim, n_words, table.progress)
+        yield SHAPE.pack(0, n_words, dim)
+        has_outputs = table.outputs is not None and table.outputs.shape == table.rows.shape
+        outputs = table.outputs if has_outputs else np.broadcast_to(np.float32(0), (n_words, dim))
+        yield from map(_bytes_of, row_blocks(outputs))  # type: ignore[arg-type]
+        table.progress.finish()
+
+
+def compiled() -> Any:
+    """The compiled functions, which take an import of numba."""
+    from embedx.engine import subwords
+
+    return subwords
+
+
+# ---- reading
+
+
+class _Head(NamedTuple):
+    """The numbers before the rows, and where these begin."""
+
+    dim: int
+    ngrams: NGrams | None
+    n_buckets: int
+    end: int
+
+
+def _read_head(name: str, data: mmap.mmap, progress: Progress) -> tuple[list[bytes], np.ndarray, _Head]:
+    """The words, their counts, and what else stands before the rows."""
+    if len(data) < HEAD.size + SIZES.size:
+        raise EmbedxError(f"{name}: ends within the head of a fastText model; {AGAIN}")
+    _, version, dim, *others = HEAD.unpack_from(data, 0)
+    model, n_buckets, shortest, longest = others[6:10]
+    if version not in VERSIONS:
+        raise EmbedxError(f"{name}: version {version} of fastText's format; versions 11 and 12 are read")
+    if model == SUPERVISED:
+        raise EmbedxError(f"{name}: a classifier of fastText, whose labels are not read; give a skipgram or cbow model")
+    if dim < 1 or n_buckets < 0 or longest > MAX_CHARACTERS:
+        raise EmbedxError(
+            f"{name}: {dim} dimensions, {n_buckets} buckets and n-grams of up to {longest} characters (at most "
+            f"{MAX_CHARACTERS} are read); {AGAIN}"
         )
+    size, n_words, n_labels, n_tokens, n_pruned = SIZES.unpack_from(data, HEAD.size)
+    if n_pruned >= 0:
+        raise EmbedxError(f"{name}: a pruned model of fastText; give the one that it was made of")
+    at = HEAD.size + SIZES.size
+    if min(n_words, n_labels, n_tokens) < 0 or size != n_words + n_labels or size * (ENTRY.size + 1) > len(data) - at:
+        raise EmbedxError(
+            f"{name}: {size:,} entries, {n_words:,} of them words, in a file of {len(data):,} bytes; it is damaged or cut "
+            f"short: {AGAIN}"
+        )
+    if n_words == 0:
+        raise EmbedxError(f"{name}: holds no word")
+    if BYTES_OF_STRING * size > available_memory():
+        raise EmbedxError(f"{name}: {size:,} words take {amount(BYTES_OF_STRING * size)}, more than there is")
+    words: list[bytes] = []
+    counts = np.zeros(n_words, np.int64)
+    progress.start("Reading words", size, "words")
+    for k in range(size):
+        end = data.find(b"\0", at, at + MAX_WORD_BYTES)
+        if end < 0 or end + 1 + ENTRY.size > len(data):
+            raise EmbedxError(f"{name}: ends within word {k + 1:,} of {size:,}, or that has no end; {AGAIN}")
+        count, kind = ENTRY.unpack_from(data, end + 1)
+        if count < 0 or (kind == WORD) != (k < n_words):
+            raise EmbedxError(f"{name}: word {k + 1:,} of {size:,} has the count {count:,} and the type {kind}; {AGAIN}")
+        if k < n_words:  # labels stand after the words, and have no rows
+            words.append(data[at:end])
+            counts[k] = count
+        at = end + 1 + ENTRY.size
+        if k % 100_000 == 0:
+            progress.update(k)
+    progress.finish()
+    has_ngrams = n_buckets > 0 and longest >= max(shortest, 1)
+    return words, counts, _Head(dim, NGrams(max(shortest, 1), longest, n_buckets) if has_ngrams else None, n_buckets, at)
+
+
+def _matrix(name: str, data: mmap.mmap, at: int, what: str, shape: tuple[int | None, int]) -> tuple[np.ndarray, int]:
+    """The rows that begin at a byte, a view of the file, and their end; `shape` is what they must have, None for any."""
+    if at + SHAPE.size > len(data):
+        raise EmbedxError(f"{name}: ends before its {what} rows; {AGAIN}")
+    is_quantised, n_rows, dim = SHAPE.unpack_from(data, at)
+    if is_quantised:
+        raise EmbedxError(f"{name}: a quantised model of fastText (.ftz), which is not read; give the .bin that it was made of")
+    if dim != shape[1] or n_rows < 0 or shape[0] not in (None, n_rows):
+        wanted = f"{'' if shape[0] is None else f'{shape[0]:,} '}rows of {shape[1]:,} numbers"
+        raise EmbedxError(f"{name}: {n_rows:,} {what} rows of {dim:,} numbers, where {wanted} should be; {AGAIN}")
+    begin = at + SHAPE.size
+    if 4 * n_rows * dim > len(data) - begin:
+        raise EmbedxError(
+            f"{name}: {n_rows:,} {what} rows of {dim:,} numbers take {4 * n_rows * dim:,} bytes, but {len(data) - begin:,} "
+            f"follow; it is cut short: {AGAIN}"
+        )
+    rows = np.frombuffer(data, "<f4", n_rows * dim, begin).reshape(n_rows, dim)
+    return rows, begin + rows.nbytes
+
+
+def _means(words: Sequence[bytes], rows: np.ndarray, ngrams: NGrams, progress: Progress) -> tuple[np.ndarray, np.ndarray]:
+    """The mean of the rows of each word, float32 (words, dim), and the buckets that there are among them, ascending."""
+    parts, buckets = compiled().listed(words, ngrams)
+    out = np.zeros((len(words), rows.shape[1]), np.float32)
+    place = np.concatenate([np.arange(len(words)), len(words) + buckets.astype(np.int64)])
+    max_parts = max(1, BLOCK_FLOATS // rows.shape[1])  # at a time, but for a word of more
+    progress.start("Adding up n-grams", len(words), "words")
+    first = 0
+    while first < len(words):
+        last = max(first + 1, int(np.searchsorted(parts.offsets, parts.offsets[first] + max_parts, "right")) - 1)
+        here = parts.offsets[first:last] - parts.offsets[first]
+        those = place[parts.rows[parts.offsets[first] : parts.offsets[last]]]
+        with np.errstate(all="ignore"):  # check_finite reports what is not finite
+            out[first:last] = np.add.reduceat(rows[those], here, axis=0)
+        out[first:last] /= np.diff(parts.offsets[first : last + 1])[:, None].astype(np.float32)
+        first = last
+        progress.update(first)
+    progress.finish()
+    return out, buckets
+
+
+# ---- writing
+
+
+def _bytes_of(rows: np.ndarray) -> bytes:
+    return np.ascontiguousarray(rows, "<f4").tobytes()
+
+
+def _rows_of_buckets(subwords: Subwords, dim: int, done: int, progress: Progress) -> Iterator[bytes]:
+    """The rows of all buckets, zeros for those without a vector, a few megabytes at a time."""
+    n_buckets, step = subwords.ngrams.n_buckets, max(1, BLOCK_FLOATS // dim)
+    buckets = np.arange(n_buckets) if subwords.buckets is None else subwords.buckets
+    for first in range(0, n_buckets, step):
+        last = min(first + step, n_buckets)
+        begin, end = np.searchsorted(buckets, [first, last])
+        block = np.zeros((last - first, dim), np.float32)
+        block[buckets[begin:end] - first] = subwords.rows[begin:end]
+        yield _bytes_of(block)
+        progress.update(done + last)

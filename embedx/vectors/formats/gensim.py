@@ -1,8 +1,7 @@
 """gensim's own KeyedVectors: a pickle with the words, and beside it NAME.vectors.npy with the vectors.
 
-`gensim.models.KeyedVectors.load(NAME)` opens what is written, also with `mmap="r"`. Reading a pickle runs whatever code is in
-it, so it is read only for those who say that they trust it. gensim itself makes the pickle, so that it is that of the version
-which is installed.
+`gensim.models.KeyedVectors.load(NAME)` opens what is written, also with `mmap="r"`. Loading a pickle runs whatever code is in
+it, so it is read only with --trust-pickle. gensim itself makes the pickle, so that it suits the installed version.
 """
 
 from pathlib import Path
@@ -12,7 +11,7 @@ import numpy as np
 
 from embedx.errors import EmbedxError
 from embedx.training.progress import Progress
-from embedx.vectors.formats.contract import LITTLE, Format, Found, Opened, Table
+from embedx.vectors.formats.contract import DTYPES, Format, Found, Opened, Table
 
 
 class GensimKeyedVectors(Format):
@@ -31,31 +30,30 @@ class GensimKeyedVectors(Format):
         if not file.trusted:
             raise EmbedxError(
                 f"{file.name}: this is a pickle, perhaps gensim's own format; opening it would run whatever code is in it: "
-                "write the vectors by gensim's KeyedVectors.save_word2vec_format or, if you trust where it is from, add "
+                "write the vectors by gensim's KeyedVectors.save_word2vec_format or, if you trust its origin, add "
                 "--trust-pickle to `embedx eval` or `embedx convert`"
             )
         opened = open_trusted(file.name)
-        counts = opened.expandos.get("count") if hasattr(opened, "expandos") else None
-        has_counts = counts is not None and np.asarray(counts).dtype.kind in "iu"
+        counts = np.asarray(getattr(opened, "expandos", {}).get("count", np.nan))
         words, vectors = list(opened.index_to_key), np.ascontiguousarray(opened.vectors, np.float32)
         if vectors.ndim != 2 or len(vectors) != len(words) or not all(isinstance(word, str) for word in words):
             raise EmbedxError(f"{file.name}: {len(words):,} words, but vectors {vectors.shape}; write the file again by gensim")
-        return Found(words, vectors, np.asarray(counts, np.int64) if has_counts else None)
+        return Found(words, vectors, counts.astype(np.int64) if counts.dtype.kind in "iu" else None)
 
     @classmethod
     def write(cls, place: Path, table: Table) -> None:
-        keyed = _library(str(place.name))(table.rows.shape[1], count=0, dtype=LITTLE[table.dtype])
+        keyed = _library(str(place.name))(table.rows.shape[1], count=0, dtype=DTYPES[table.dtype])
         keyed.index_to_key = list(table.words)
         keyed.key_to_index = {word: row for row, word in enumerate(table.words)}
         if table.counts is not None:
             keyed.expandos["count"] = np.array(table.counts, np.int64)
         keyed.save(str(place), separately=["vectors"])
-        # What gensim wrote there is an empty array: the vectors follow, some at a time.
+        # What gensim wrote there is an empty array: the vectors follow, a block at a time.
         with open(f"{place}.vectors.npy", "wb") as out:
-            dtype = np.lib.format.dtype_to_descr(LITTLE[table.dtype])
+            dtype = np.lib.format.dtype_to_descr(DTYPES[table.dtype])
             header = {"descr": dtype, "fortran_order": False, "shape": table.rows.shape}
             np.lib.format.write_array_header_1_0(out, header)
-            for block in table.stored():
+            for _, block, _ in table.blocks():
                 out.write(np.ascontiguousarray(block).data)
 
 

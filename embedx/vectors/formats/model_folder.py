@@ -1,6 +1,6 @@
 """embedx's own model folder, from vectors of other programs: plain arrays, memory-mapped when they are loaded.
 
-Only the vectors that were chosen are in it: it answers queries at once, and cannot be trained on or tested on held-out text.
+It holds the chosen vectors alone: it can be queried, but not trained on or tested on held-out text.
 """
 
 from pathlib import Path
@@ -25,7 +25,7 @@ class ModelFolder(Format):
     def write(cls, place: Path, table: Table) -> None:
         counts = table.counts
         if counts is not None and (counts[1:] > counts[:-1]).any():
-            counts = None  # a model's words stand by their counts
+            counts = None  # the words of a model are sorted by their counts
         facts = {name: value for name, value in table.facts.items() if name not in ("version", "created")}
         save_folder(
             place, task="skipgram", names={"vocabulary": (list(table.words), counts)}, arrays={"input": table.rows},  # type: ignore[dict-item]

@@ -2,7 +2,7 @@
 
     data = numpy.load("vectors.npz"); data["vectors"][data["words"] == "city"] * data["scale"][...]
 
-`words` is an array of fixed width, four bytes for each character of the longest, packed; so numpy.load gives it without pickle.
+`words` is an array of fixed width, four bytes for each character of the longest; so numpy.load reads it without pickle.
 """
 
 import struct
@@ -25,31 +25,38 @@ class Npz(Format):
     meaning = "NumPy: arrays `words`, `vectors` and `counts`, for int8 also `scale`"
     programs = "numpy.load"
     suffixes = (".npz",)
-    dtypes = DTYPES
+    dtypes = tuple(DTYPES)
 
     @classmethod
     def recognises(cls, head: bytes) -> bool:
-        """A zip archive whose first member is an array."""
+        """Whether it is a zip archive whose first member is an array."""
         if not head.startswith(b"PK\x03\x04") or len(head) < 30:
             return False
         return head[30 : 30 + struct.unpack("<H", head[26:28])[0]].endswith(b".npy")
 
     @classmethod
     def read(cls, file: Opened, progress: Progress) -> Found:
-        path = file.path("an .npz file")
+        name, path = file.name, file.path("an .npz file")
         try:
             with zipfile.ZipFile(path) as archive:
                 n_bytes = sum(member.file_size for member in archive.infolist())
             if n_bytes > available_memory():
-                raise EmbedxError(f"{file.name}: its arrays take {n_bytes / 1e9:,.1f} GB, more memory than there is")
-            with np.load(path, allow_pickle=False) as archive:
-                arrays = {name: archive[name] for name in archive.files}
+                raise EmbedxError(f"{name}: its arrays take {n_bytes / 1e9:,.1f} GB, more memory than there is")
+            with np.load(path, allow_pickle=False) as loaded:
+                arrays = dict(loaded)
         except EmbedxError:
             raise
         except Exception as error:  # damaged bytes make numpy and zipfile fail in many ways
             why = " ".join(str(error).split()) or type(error).__name__
-            raise EmbedxError(f"{file.name}: no readable .npz of word vectors ({why}); {AGAIN}") from error
-        return _found(file.name, arrays)
+            raise EmbedxError(f"{name}: no readable .npz of word vectors ({why}); {AGAIN}") from error
+        if "words" not in arrays:
+            others = shown(", ".join(arrays))
+            raise EmbedxError(f"{name}: holds no array `words`, but {others}; embedx reads .npz files of `words` and `vectors`")
+        words = arrays.pop("words")
+        if words.dtype.kind != "U" or words.ndim != 1:
+            raise EmbedxError(f"{name}: `words` is {words.dtype} {words.shape}, and not text (words,); {AGAIN}")
+        check_words(name, words.tolist())
+        return as_vectors(name, words.tolist(), arrays, AGAIN)
 
     @classmethod
     def write(cls, place: Path, table: Table) -> None:
@@ -61,19 +68,5 @@ class Npz(Format):
                 f"{len(table.words):,} words, the longest of {width:,} characters, would take "
                 f"{4e-9 * width * len(table.words):.1f} GB in an .npz; write safetensors, or fewer words by --top"
             )
-        arrays = {"words": np.array(table.words, f"<U{width}"), **table.arrays()}
         with place.open("wb") as out:
-            np.savez(out, **arrays)  # type: ignore[arg-type]
-
-
-def _found(name: str, arrays: dict[str, np.ndarray]) -> Found:
-    """What the arrays of a file say. Raises `EmbedxError` if they do not fit together."""
-    if "words" not in arrays:
-        others = shown(", ".join(arrays))
-        raise EmbedxError(f"{name}: holds no array `words`, but {others}; embedx reads .npz files of `words` and `vectors`")
-    words = arrays.pop("words")
-    if words.dtype.kind != "U" or words.ndim != 1:
-        raise EmbedxError(f"{name}: `words` is {words.dtype} {words.shape}, and not text (words,); {AGAIN}")
-    found = words.tolist()
-    check_words(name, found)
-    return as_vectors(name, found, arrays, AGAIN)
+            np.savez(out, words=np.array(table.words, f"<U{width}"), **table.arrays())  # type: ignore[arg-type]

@@ -29,7 +29,7 @@ class Safetensors(Format):
     meaning = "tensors `vectors`, `words` (UTF-8, a word a line) and `counts`, for int8 also `scale`"
     programs = "safetensors in Python, Rust, JavaScript"
     suffixes = (".safetensors",)
-    dtypes = DTYPES
+    dtypes = tuple(DTYPES)
     keeps_license = True
 
     @classmethod
@@ -47,10 +47,9 @@ class Safetensors(Format):
     @classmethod
     def write(cls, place: Path, table: Table) -> None:
         lines = "".join(f"{escape(word)}\n" for word in table.words).encode()
-        tensors = {"words": np.frombuffer(lines, np.uint8), **table.arrays()}
         about = {"format": "embedx", "settings": table.settings, "facts": table.facts, "license": table.license}
         texts = {name: v if isinstance(v, str) else json.dumps(v, default=plain) for name, v in about.items()}
-        save_file(tensors, place, texts)
+        save_file({"words": np.frombuffer(lines, np.uint8), **table.arrays()}, place, texts)
 
 
 def load_tensors(path: Path) -> dict[str, np.ndarray]:

@@ -2,17 +2,17 @@
 
     SentenceTransformer("folder").encode(["a sentence"])         StaticModel.from_pretrained("folder").encode(["a sentence"])
 
-    model.safetensors   the tensor `embeddings` (words + 1, dim): the last row, of zeros, is for words that are not known
-    tokenizer.json      of the library tokenizers: text into the words of the model, as `embedx train` has read it
-    config.json, modules.json   what the two libraries look for
+    model.safetensors   the tensor `embeddings` (words + 1, dim): the last row, of zeros, is for unknown words
+    tokenizer.json      of the library tokenizers: splits text into words as `embedx train` did
+    config.json, modules.json   of the two libraries
     README.md           the model card
 
 sentence-transformers counts unknown words into the mean, which changes the length of a sentence's vector and not its direction;
-it takes no int8. tokenizer.json is plain JSON and is written as such.
+it takes no int8.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -72,51 +72,41 @@ class StaticEmbedding(Format):
         dim = table.rows.shape[1]
         vectors = np.vstack([table.arrays()["vectors"], np.zeros((1, dim), table.dtype)])  # the last for unknown words
         save_file({"embeddings": vectors}, place / TENSORS, {"format": "pt"})
-        _write(place / TOKENIZER, _tokenizer_pieces([*table.words, unknown], table.settings))
         config = {
             "model_type": "model2vec", "architectures": ["StaticModel"], "tokenizer_name": "embedx", "normalize": False,
             "hidden_dim": dim, "embedding_dtype": table.dtype, "max_length": None,
         }  # fmt: skip
-        _write(place / "config.json", [json.dumps(config, indent=2).encode()])
-        _write(place / "modules.json", [json.dumps(MODULES, indent=2).encode()])
-        _write(place / CARD, [model_card(table).encode()])
+        tokenizer = _tokenizer([*table.words, unknown], table.settings)
+        for file, content in ((TOKENIZER, tokenizer), ("config.json", config), ("modules.json", MODULES)):
+            with (place / file).open("w", encoding="utf-8") as out:
+                json.dump(content, out, ensure_ascii=False)
+        (place / CARD).write_text(model_card(table), "utf-8")
 
 
-def _write(file: Path, pieces: Iterable[bytes]) -> None:
-    with file.open("wb") as out:
-        out.writelines(pieces)
-
-
-def _tokenizer_pieces(words: Sequence[str], settings: dict[str, Any]) -> Iterator[bytes]:
-    """tokenizer.json: words as `embedx train` finds them, the last of which stands for those that are not known."""
+def _tokenizer(words: Sequence[str], settings: dict[str, Any]) -> dict[str, Any]:
+    """The content of tokenizer.json: words as `embedx train` finds them, the last of which stands for unknown ones."""
     letters = {"type": "Split", "pattern": {"Regex": r"[\p{L}\p{M}\p{N}]+"}, "behavior": "Removed", "invert": True}
-    beginning: dict[str, Any] = {
-        "version": "1.0",
-        "truncation": None,
-        "padding": None,
-        "added_tokens": [],
+    vocabulary = {word: row for row, word in enumerate(words)}
+    return {
+        "version": "1.0", "truncation": None, "padding": None, "added_tokens": [],
         "normalizer": {"type": "Lowercase"} if settings.get("lowercase") else None,
         "pre_tokenizer": letters if settings.get("tokenizer") == "words" else {"type": "WhitespaceSplit"},
-        "post_processor": None,
-        "decoder": None,
-    }
-    yield json.dumps(beginning)[:-1].encode() + b', "model": {"type": "WordLevel", "vocab": {'
-    for row, word in enumerate(words):
-        yield f"{', ' if row else ''}{json.dumps(word, ensure_ascii=False)}: {row}".encode()
-    yield b'}, "unk_token": ' + json.dumps(words[-1], ensure_ascii=False).encode() + b"}}"
+        "post_processor": None, "decoder": None,
+        "model": {"type": "WordLevel", "vocab": vocabulary, "unk_token": words[-1]},
+    }  # fmt: skip
 
 
 def _words(file: Path) -> tuple[list[str], str | None]:
-    """The words of a tokenizer in the order of their numbers, and the one for those that are not known."""
+    """The words of a tokenizer in the order of their ids, and the one for unknown words."""
     try:
         if BYTES_PER_BYTE * file.stat().st_size > available_memory():
             raise MemoryError
-        told = json.loads(file.read_bytes())
-        model = told["model"]
+        content = json.loads(file.read_bytes())
+        model = content["model"]
         vocabulary = model["vocab"]
         if isinstance(vocabulary, list):  # Unigram: pieces with scores
             vocabulary = {piece: row for row, (piece, _) in enumerate(vocabulary)}
-        numbers = {**vocabulary, **{each["content"]: each["id"] for each in told.get("added_tokens") or ()}}
+        numbers = {**vocabulary, **{each["content"]: each["id"] for each in content.get("added_tokens") or ()}}
         words = sorted(numbers, key=numbers.__getitem__)
         if [numbers[word] for word in words] != list(range(len(words))) or not all(isinstance(word, str) for word in words):
             raise ValueError("its numbers have gaps")
