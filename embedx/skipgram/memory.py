@@ -14,7 +14,7 @@ def memory_plan(task: Task) -> tuple[MemoryPlan, str]:
     Raises `EmbedxError` where even the workspaces of its threads cannot be allocated.
     """
     tables, settings = task.tables, task.settings
-    with allocating(f"{size(task)} and {settings.threads} threads with --window {settings.window}", "lower them, or --dim"):
+    with allocating(f"{size(task)} with --threads {settings.threads} and --window {settings.window}", "lower them, or --dim"):
         of_training = task.strategy().memory()
     state = {
         "vectors": (tables.inputs.rows, tables.outputs.rows),
