@@ -27,17 +27,12 @@ def encode(
 
     phrases     collocations to join: how they are found in these corpora, or those that were joined in others; none, if None
     """
-    corpus = _encode(corpora, text, progress, cache_dir, threads)
-    if not phrases or (isinstance(phrases, PhraseSettings) and phrases.phrases == 0):
-        return corpus
-    return with_phrases(corpus, phrases, progress, cache_dir)
-
-
-def _encode(
-    corpora: Corpora, text: TextSettings, progress: Progress, cache_dir: Path | None, threads: int | None
-) -> EncodedCorpus:
     if isinstance(corpora, str | Path):
         corpora = [corpora]
     if isinstance(corpora, Sequence) and (names := [str(name) for name in corpora if isinstance(name, str | Path)]):
-        return cache.encode(sources.resolve(names), text, progress, cache_dir, threads)
-    return cache.encode_sentences(cast(Iterable[Sequence[str]], corpora), progress, cache_dir)
+        corpus = cache.encode(sources.resolve(names), text, progress, cache_dir, threads)
+    else:
+        corpus = cache.encode_sentences(cast(Iterable[Sequence[str]], corpora), progress, cache_dir)
+    if not phrases or (isinstance(phrases, PhraseSettings) and phrases.phrases == 0):
+        return corpus
+    return with_phrases(corpus, phrases, progress, cache_dir)

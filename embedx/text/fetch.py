@@ -23,7 +23,7 @@ import urllib.parse
 import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from embedx.errors import EmbedxError
 from embedx.storage import atomic
@@ -124,49 +124,49 @@ class _Fetch:
     has_resumed: bool = False  # what came earlier, or by an earlier connection
 
     def run(self) -> None:
-        self.part = self.target.with_name(self.target.name + ".part")
+        self.path = self.target.with_name(self.target.name + ".part")
         self.about = self.target.with_name(self.target.name + ".part.json")
-        with open(self.part, "ab+") as part:
-            self._lock(part)
+        with open(self.path, "ab+") as self.part:
+            self._lock()
             try:
                 if self.target.exists():  # another process has just fetched it
-                    part.truncate(0)
+                    self.part.truncate(0)
                     return
                 self.checksum = self._known_checksum()
-                self._from_any(part)
-                os.fsync(part.fileno())
+                self._from_any()
+                os.fsync(self.part.fileno())
             finally:
-                if not _size(part):
+                if not self._size():
                     self._remove()
-        os.replace(self.part, self.target)
+        os.replace(self.path, self.target)
         self._remove()
 
-    def _lock(self, part: BinaryIO) -> None:
+    def _lock(self) -> None:
         if fcntl is None:
             return
         try:
-            fcntl.flock(part.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self.part.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise EmbedxError(f"{self.part}: another process is fetching it; wait for that one") from error
+            raise EmbedxError(f"{self.path}: another process is fetching it; wait for that one") from error
         except OSError:  # a file system without locks
             pass
 
     def _remove(self) -> None:
-        for each in (self.part, self.about):
+        for each in (self.path, self.about):
             with contextlib.suppress(OSError):
                 each.unlink()
 
-    def _from_any(self, part: BinaryIO) -> None:
+    def _from_any(self) -> None:
         """Have the whole file in `part`, checked, from the first mirror that gives it."""
         failures = []
         for url in self.recipe.urls:
             try:
-                return self._from(url, part)
+                return self._from(url)
             except _FailedError as error:
                 failures.append(f"{url}: {error}")
                 if len(failures) < len(self.recipe.urls):
                     self.progress.note(f"{url}: {error}; the next mirror is tried")
-        kept = f"; the {amount(_size(part))} that came are kept, and resumed next time" if _size(part) else ""
+        kept = f"; the {amount(self._size())} that came are kept, and resumed next time" if self._size() else ""
         raise EmbedxError(
             f"{self.recipe.name}: cannot be fetched ({'; '.join(failures)}){kept}; or fetch it elsewhere and put "
             f"{self.target.name} into {self.target.parent}"
@@ -193,40 +193,40 @@ class _Fetch:
         self.progress.note(f"{self.recipe.checksums}: does not list {name}; only the length is checked")
         return None
 
-    def _from(self, url: str, part: BinaryIO) -> None:
+    def _from(self, url: str) -> None:
         """Have the whole file in `part`, checked. Raises `_FailedError` where this address does not give it."""
-        self._all_from(url, part)
-        wrong = self._wrong(part)
+        self._all_from(url)
+        wrong = self._wrong()
         if wrong and self.has_resumed:
-            self.progress.note(f"{self.part}: {wrong}, so it is fetched from the beginning")
-            self._begin_anew(part)
-            self._all_from(url, part)
-            wrong = self._wrong(part)
+            self.progress.note(f"{self.path}: {wrong}, so it is fetched from the beginning")
+            self._begin_anew()
+            self._all_from(url)
+            wrong = self._wrong()
         if wrong:
-            self._begin_anew(part)
+            self._begin_anew()
             raise _FailedError(wrong)
 
-    def _begin_anew(self, part: BinaryIO) -> None:
-        part.truncate(0)
+    def _begin_anew(self) -> None:
+        self.part.truncate(0)
         self.has_resumed = False
 
-    def _all_from(self, url: str, part: BinaryIO) -> None:
+    def _all_from(self, url: str) -> None:
         """Have all that the server says there is, by as many connections as it takes while each gets further."""
-        furthest, failures = _size(part), 0
+        furthest, failures = self._size(), 0
         while True:
             try:
-                return self._further(url, part)
+                return self._further(url)
             except _CutError as error:
-                reached = _size(part)
+                reached = self._size()
                 failures = 0 if reached > furthest else failures + 1
                 furthest = max(furthest, reached)
                 if failures > len(PAUSES):
                     raise _FailedError(str(error)) from error
                 time.sleep(PAUSES[max(failures - 1, 0)])
 
-    def _further(self, url: str, part: BinaryIO) -> None:
+    def _further(self, url: str) -> None:
         """Resume the part, by one connection, to the end of the file. Raises `_CutError` or `_FailedError`."""
-        start = _size(part)
+        start = self._size()
         about = self._about_part() if start else {}
         is_known = about.get("url") == url and (about.get("version") or about.get("length"))
         if not is_known and not (self.checksum and about.get("length")):
@@ -242,7 +242,7 @@ class _Fetch:
                     if _ranged(error.headers.get("Content-Range"))[1] == start == (about.get("length") or start):
                         self.has_resumed = True
                         return  # it was all there
-                    self._begin_anew(part)
+                    self._begin_anew()
                     raise _CutError(OTHER_FILE) from error
                 kind = _CutError if error.code >= 500 or error.code in (408, 429) else _FailedError
                 raise kind(f"HTTP {error.code} {error.reason}") from error
@@ -252,9 +252,9 @@ class _Fetch:
             kind = _CutError if self.has_received else _FailedError
             raise kind(reason(why) if isinstance(why, BaseException) else str(why)) from error
         with response:
-            self._receive(url, response, part, start, about)
+            self._receive(url, response, start, about)
 
-    def _receive(self, url: str, response: Any, part: BinaryIO, start: int, about: dict[str, Any]) -> None:
+    def _receive(self, url: str, response: Any, start: int, about: dict[str, Any]) -> None:
         """Write what the server sends to the end of the part, or in place of it."""
         version = response.headers.get("ETag") or response.headers.get("Last-Modified")
         if version and version.startswith("W/"):  # of no use to If-Range
@@ -267,7 +267,7 @@ class _Fetch:
                 is_other |= version is not None and about.get("version") not in (None, version)
                 version = version or about.get("version")
             if first != start or is_other:
-                self._begin_anew(part)
+                self._begin_anew()
                 raise _CutError(OTHER_FILE)
             self.has_resumed = True
         elif start:
@@ -276,27 +276,27 @@ class _Fetch:
         expected = self.recipe.fetched_size
         if expected is not None and length not in (None, expected):
             raise _FailedError(f"has {length:,} bytes instead of {expected:,}")
-        part.truncate(start)
+        self.part.truncate(start)
         atomic.write_text(self.about, json.dumps({"url": url, "version": version, "length": length}))
         self.progress.start(f"fetching {self.target.name}", length, "B")
         try:
-            self._write(CountedReader(response, response.length, keep_open=True), part, start)
+            self._write(CountedReader(response, response.length, keep_open=True), start)
         finally:
             self.progress.finish()
 
-    def _write(self, body: CountedReader, part: BinaryIO, done: int) -> None:
+    def _write(self, body: CountedReader, done: int) -> None:
         buffer = memoryview(bytearray(BLOCK_BYTES))
         reported = 0.0
         while n := _received(body, buffer):
             self.has_received = True
-            part.write(buffer[:n])
-            part.flush()
+            self.part.write(buffer[:n])
+            self.part.flush()
             done += n
             if (now := time.monotonic()) - reported > 0.1:
                 self.progress.update(done)
                 reported = now
             if self.recipe.fetched_size is not None and done > self.recipe.fetched_size:
-                self._begin_anew(part)
+                self._begin_anew()
                 raise _FailedError(f"has more than {self.recipe.fetched_size:,} bytes")
         self.progress.update(done)
 
@@ -308,26 +308,21 @@ class _Fetch:
             return {}
         return found if isinstance(found, dict) else {}
 
-    def _wrong(self, part: BinaryIO) -> str:
+    def _wrong(self) -> str:
         """What is wrong with the file that came; "" if nothing is."""
-        size, expected = _size(part), self.recipe.fetched_size
+        size, expected = self._size(), self.recipe.fetched_size
         if size == 0 or expected not in (None, size):
             return f"{size:,} bytes came" + (f" instead of {expected:,}" if expected else "")
         if self.checksum is None:
             return ""
         algorithm, digits = self.checksum
-        found = hashlib.new(algorithm)
-        part.seek(0)
-        self.progress.start(f"checking {self.target.name}", size, "B")
-        while block := part.read(1 << 20):
-            found.update(block)
-            self.progress.update(part.tell())
-        self.progress.finish()
-        return "" if found.hexdigest() == digits else f"{algorithm} is {found.hexdigest()} instead of {digits}"
+        self.part.seek(0)
+        self.progress.note(f"checking {self.target.name}, {amount(size)}")
+        found = hashlib.file_digest(self.part, algorithm).hexdigest()
+        return "" if found == digits else f"{algorithm} is {found} instead of {digits}"
 
-
-def _size(part: BinaryIO) -> int:
-    return os.fstat(part.fileno()).st_size
+    def _size(self) -> int:
+        return os.fstat(self.part.fileno()).st_size
 
 
 def _opened(url: str, headers: dict[str, str] | None = None) -> Any:

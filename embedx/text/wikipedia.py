@@ -110,7 +110,7 @@ def _batches(pages: Iterator[Page]) -> Iterator[list[Page]]:
 
 def _by_processes(batches: Iterator[list[Page]], processes: int) -> Iterator[bytes]:
     """What `plain_bytes` makes of each batch, in order."""
-    first = next(batches, [])
+    first = next(batches, None)
     if not first:
         return
     from embedx.text.in_order import in_order  # not at the top, for processes that run this file
