@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 
 import pytest
-from counted import MANY, bound, check_linear, time_limit
+from linear import MANY, bound, check_linear, time_limit
 
 import embedx.evaluation
 import embedx.labeled

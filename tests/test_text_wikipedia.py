@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-from counted import MANY, bound, check_linear, time_limit
+from linear import MANY, bound, check_linear, time_limit
 from needs import needs_data, needs_gensim
 
 from embedx.errors import EmbedxError
