@@ -28,7 +28,7 @@ from typing import Any
 from embedx.errors import EmbedxError
 from embedx.storage import atomic
 from embedx.storage.disk import amount
-from embedx.text.recipes import Recipe, data_folder, find_recipe, unknown_name
+from embedx.text.recipes import Recipe, data_folder, find_recipe, near_recipe
 from embedx.text.streams import BLOCK_BYTES, CountedReader, reason
 from embedx.training.progress import Progress, Silent
 
@@ -50,7 +50,7 @@ def fetch_named(name: str, to: Path | None = None, progress: Progress | None = N
     """As `fetch`, by the name of a recipe. Raises `EmbedxError` where there is none."""
     recipe = find_recipe(name)
     if recipe is None:
-        raise unknown_name(name)
+        raise EmbedxError(f"{name}: no recipe of that name; {near_recipe(name)}")
     return fetch(recipe, to, progress)
 
 

@@ -149,7 +149,7 @@ def _of_name(name: str) -> Recipe | None:
         for folder in _folders():
             file = folder / f"{own}.toml"
             if own and os.path.isfile(file):  # unlike `Path.is_file`, takes a name that is too long
-                if values and not _takes_values(file):
+                if values and not _content_if_readable(file).get("values"):
                     continue
                 recipe = _load(file)
                 if len(values) <= len(recipe.values) and all(map(VALUE.fullmatch, values)):
@@ -160,7 +160,9 @@ def _of_name(name: str) -> Recipe | None:
 
 def recipe_names() -> list[str]:
     """The names of all recipes that can be found."""
-    return sorted({file.stem for folder in _folders() for file in folder.glob("*.toml") if _is_recipe(file)})
+    files = (file for folder in _folders() for file in folder.glob("*.toml"))
+    # Other programs keep TOML files in working directories too: a recipe has a kind and a reader.
+    return sorted({file.stem for file in files if {"kind", "reader"} <= _content_if_readable(file).keys()})
 
 
 def listed() -> list[dict[str, str]]:
@@ -192,11 +194,6 @@ def near_recipe(name: str) -> str:
     return near(name, recipe_names(), "`embedx corpus list` shows the recipes")
 
 
-def unknown_name(name: str) -> EmbedxError:
-    """The error for a name that is no recipe's."""
-    return EmbedxError(f"{name}: no recipe of that name; {near_recipe(name)}")
-
-
 def _folders() -> Iterator[Path]:
     yield Path()
     own = os.path.join(os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config"), "embedx")
@@ -220,21 +217,12 @@ def _content(file: Path) -> dict[str, Any]:
     return tomllib.loads(text.decode("utf-8"))
 
 
-def _takes_values(file: Path) -> bool:
-    """Whether it is a recipe with placeholders, whatever else is wrong with it."""
+def _content_if_readable(file: Path) -> dict[str, Any]:
+    """What the file says; nothing if it cannot be read."""
     try:
-        return bool(_content(file).get("values"))
+        return _content(file)
     except (OSError, ValueError, RecursionError):
-        return False
-
-
-def _is_recipe(file: Path) -> bool:
-    """Other programs keep TOML files in working directories too: a recipe says its kind and reader."""
-    try:
-        content = _content(file)
-    except (OSError, ValueError, RecursionError):
-        return False
-    return "kind" in content and "reader" in content
+        return {}
 
 
 def _kind(field: "Field[Any]") -> type:

@@ -216,13 +216,14 @@ def _of_recipe(recipe: Recipe) -> list[Source]:
         raise EmbedxError(
             f"{recipe.name}: labelled data, no text; train a classifier on it with `embedx classify {recipe.name}`"
         )
-    paths = recipe.find_files()
-    return [_of_recipe_file(recipe, path, recipe.name if len(paths) == 1 else path) for path in paths]
-
-
-def _of_recipe_file(recipe: Recipe, path: str, name: str) -> Source:
-    file = _file(path, recipe.members or ALL_MEMBERS)
-    return Source(name, recipe.reader, file.fingerprint, path, recipe.cut_off, file.members)
+    files = [_file(path, recipe.members or ALL_MEMBERS) for path in recipe.find_files()]
+    is_one = len(files) == 1
+    return [
+        replace(
+            each, name=recipe.name if is_one else each.name, location=each.name, reader=recipe.reader, cut_off=recipe.cut_off
+        )
+        for each in files
+    ]
 
 
 def described(corpus: str) -> dict[str, Any]:
