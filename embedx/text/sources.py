@@ -217,11 +217,9 @@ def _of_recipe(recipe: Recipe) -> list[Source]:
             f"{recipe.name}: labelled data, no text; train a classifier on it with `embedx classify {recipe.name}`"
         )
     files = [_file(path, recipe.members or ALL_MEMBERS) for path in recipe.find_files()]
-    is_one = len(files) == 1
+    name = recipe.name if len(files) == 1 else ""
     return [
-        replace(
-            each, name=recipe.name if is_one else each.name, location=each.name, reader=recipe.reader, cut_off=recipe.cut_off
-        )
+        replace(each, name=name or each.name, location=each.name, reader=recipe.reader, cut_off=recipe.cut_off)
         for each in files
     ]
 
