@@ -91,7 +91,7 @@ def test_a_long_file_shows_its_progress(tmp_path, monkeypatch, layout, total):
     notes = Notes()
     formats.read(write(tmp_path, LAYOUTS[layout]), notes)
     assert notes.stages == [("Reading vectors", total, "words")]
-    assert len(notes.done) > 3
+    assert len(notes.done) >= 3
     assert notes.done == sorted(notes.done)
 
 
