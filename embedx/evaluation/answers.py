@@ -12,6 +12,7 @@ that are given); a label is *found* if it is among them. So a row of one label i
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.sparse import csr_matrix
 
 from embedx.evaluation.labels import hits, ratio, row_of_label
 from embedx.labeled.data import Labels
@@ -110,20 +111,16 @@ def confusions(top: np.ndarray, labels: Labels) -> list[Confusion]:
     not found, and a wrong prediction within the row's share, with the rows that have the pair.
     """
     share = np.minimum(labels.n_of_row, top.shape[1])
-    is_wrong = (np.arange(top.shape[1]) < share[:, None]) & ~hits(top, labels)
-    row = row_of_label(labels)
-    missed = np.flatnonzero(ranks(top, labels) >= share[row])
-    n_wrong = is_wrong.sum(axis=1)
-    wrong_row, wrong_column = np.nonzero(is_wrong)
-    first = np.searchsorted(wrong_row, np.arange(len(labels)))
-    times = n_wrong[row[missed]]  # pairs of each missed label
-    label = np.repeat(labels.ids[missed], times).astype(np.int64)
-    within = np.arange(times.sum()) - np.repeat(np.cumsum(times) - times, times)
-    place = np.repeat(first[row[missed]], times) + within
-    answer = top[wrong_row[place], wrong_column[place]].astype(np.int64)
-    pairs, n = np.unique(np.stack([label, answer], axis=1), axis=0, return_counts=True)
-    order = np.argsort(-n, kind="stable")
-    return [Confusion(int(pairs[k, 0]), int(pairs[k, 1]), int(n[k])) for k in order]
+    row, column = np.nonzero((np.arange(top.shape[1]) < share[:, None]) & ~hits(top, labels))
+    of_label = row_of_label(labels)
+    is_missed = ranks(top, labels) >= share[of_label]
+    shape = len(labels), int(max(top.max(initial=0), labels.ids.max(initial=0))) + 1
+    wrong = csr_matrix((np.ones(len(row), np.int64), (row, top[row, column])), shape)
+    missed = csr_matrix((np.ones(is_missed.sum(), np.int64), (of_label[is_missed], labels.ids[is_missed])), shape)
+    pairs = (missed.T @ wrong).tocoo()
+    order = np.lexsort((pairs.col, pairs.row, -pairs.data))
+    found = zip(pairs.row[order].tolist(), pairs.col[order].tolist(), pairs.data[order].tolist(), strict=True)
+    return [Confusion(*each) for each in found]
 
 
 def most_missed(top: np.ndarray, labels: Labels, confused: list[Confusion]) -> list[Missed]:
