@@ -39,7 +39,6 @@ SEVERAL = ("bibtex", "eurlex", "tags")
 LINEAR = ("LinearSVC", "LogisticRegression")
 FIRST = ("softmax", "ova", "margin", "ns", "hs", "ar", "ove", "implicit", "ldgs")  # exact losses, and the six
 CONTENDERS = (*FIRST, "mips", "nce", "sampled-softmax", "umax", "bouchard", "ar-probit", "ar-logistic", "sgd-double-sum")
-FORMER: Job = {"epochs": 10, "bias": "zero", "learning_rate": 0.1, "initial_gradient": 0.0}  # what all had before
 PENALTIES = (1.0, 10.0)  # C, divided by the mean squared length of rows
 MOST_LOGISTIC = 6e7  # values × labels up to which LogisticRegression is waited for
 SLOW_SVC = 3e9  # from which on LinearSVC is measured at one penalty
@@ -55,8 +54,7 @@ def jobs(run: Run) -> Iterator[Job]:
                 yield from ({"set": name, "tool": tool} for tool in LINEAR)
             for objective in CONTENDERS:
                 if objective in run.chosen("contender"):
-                    for defaults in ("now", "before"):
-                        yield {"set": name, "tool": "embedx", "objective": objective, "defaults": defaults, "threads": 1}
+                    yield {"set": name, "tool": "embedx", "objective": objective, "defaults": "now", "threads": 1}
 
 
 def measure(run: Run, job: Job) -> Result:
@@ -64,7 +62,6 @@ def measure(run: Run, job: Job) -> Result:
     if job["tool"] != "embedx":
         return measure_sklearn(job["tool"], train, test)
     options: Job = {"threads": job["threads"], "hidden": HIDDEN.get(job["set"]), "weights": "dense"}
-    options |= former(job["objective"]) if job["defaults"] == "before" else {}
     found = objectives.find(job["objective"])
     made = new_objective(found, options)
     settings = ClassifySettings.from_options(options)
@@ -79,13 +76,6 @@ def measure(run: Run, job: Job) -> Result:
         **{name: float(metrics[name]) for name in ("p@1", "p@3", "p@5", "log_likelihood") if name in metrics},
         "seconds": trained.outcome.seconds, "settings": used, "lowered_rates": trained.outcome.lowered_rates,
     }  # fmt: skip
-
-
-def former(objective: str) -> Job:
-    """The defaults before these; the number of draws was that of `train`."""
-    own = {name: value for name, value in (("negatives", 5),) if objective not in ("ldgs", "mips")}
-    fields = objectives.find(objective).Settings.__dataclass_fields__
-    return FORMER | {name: value for name, value in own.items() if name in fields}
 
 
 _kept: dict[str, Any] = {}  # the data set at hand
@@ -173,7 +163,7 @@ def reference(records: Records, name: str) -> float | None:
 
 
 def precisions(section: str, records: Records) -> str:
-    """P@1 by objective and set, with the former defaults' in brackets; in bold what misses the target."""
+    """P@1 by objective and set, in brackets that of records with earlier defaults; in bold what misses the target."""
     rows = [{"": tool} | {name: shown(result_of(records, set=name, tool=tool), "p@1") for name in SECTIONS[section]}
             for tool in LINEAR]  # fmt: skip
     for objective in CONTENDERS:
