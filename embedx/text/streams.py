@@ -125,7 +125,7 @@ class UnpackedReader(BlockReader):
 
     def __init__(self, source: Source) -> None:
         self._file = open_source(source)
-        super().__init__(_with_damage_told(source, unpacked(source, io.BufferedReader(self._file, BLOCK_BYTES))))
+        super().__init__(_with_damage_explained(source, unpacked(source, io.BufferedReader(self._file, BLOCK_BYTES))))
 
     def close(self) -> None:
         if not self.closed:
@@ -133,8 +133,8 @@ class UnpackedReader(BlockReader):
         super().close()
 
 
-def _with_damage_told(source: Source, blocks: Iterator[bytes]) -> Iterator[bytes]:
-    with damage_told(source):
+def _with_damage_explained(source: Source, blocks: Iterator[bytes]) -> Iterator[bytes]:
+    with damage_explained(source):
         yield from blocks
 
 
@@ -195,7 +195,7 @@ def text_blocks(
     if source.members:
         yield from _text_of_members(source, file, settings, whole, bad)
         return
-    with damage_told(source):
+    with damage_explained(source):
         buffered: Any = io.BufferedReader(file, BLOCK_BYTES)
         format = source.format(settings)
         if format == "table" and buffered.peek(4)[:4] == PARQUET_START:
@@ -239,7 +239,7 @@ def _text_of_members(
 ) -> Iterator[bytes]:
     """The text of an archive's members, one after the other; the end of each ends a line."""
     found = False
-    with damage_told(source):
+    with damage_explained(source):
         for name, file in archives.members(archive, source.members, functools.partial(unpacked, source)):
             found = True
             member = CountedReader(file, keep_open=True)
@@ -251,7 +251,7 @@ def _text_of_members(
 
 
 @contextlib.contextmanager
-def damage_told(source: Source) -> Iterator[None]:
+def damage_explained(source: Source) -> Iterator[None]:
     """Turn what decompressors, decoders and the XML parser raise into an `EmbedxError` with the source's name and a remedy."""
     try:
         yield
