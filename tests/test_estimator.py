@@ -514,5 +514,5 @@ def test_few_weights_are_dense_unless_asked_otherwise(several, weights):
 
 
 def test_partial_fit_does_not_take_sparse_weights(several):
-    with pytest.raises(ValueError, match="goes on from dense weights"):
+    with pytest.raises(ValueError, match="continues from dense weights"):
         SoftmaxClassifier(**HINGE, weights="tree").partial_fit(*several)
