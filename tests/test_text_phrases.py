@@ -161,6 +161,15 @@ def test_a_text_of_which_every_pair_is_another_one_makes_room_for_them(tmp_path)
     assert any(note.startswith("3,000 different pairs of words, counted in ") for note in notes)
 
 
+def test_pairs_that_read_alike_are_all_found(tmp_path):
+    sentences = [["a", "b_c_d"], ["a_b", "c_d"], ["a_b_c", "d"]] * 4
+    wanted = settings(phrase_min_count=1, phrase_threshold=0.01)
+    _, (text,) = by_gensim(sentences, wanted)
+    with encode(sentences, TextSettings(), Silent(), tmp_path, wanted) as corpus:
+        assert as_sentences(corpus) == text == [["a_b_c_d"]] * 12
+        assert {each.words for each in phrases_of(corpus).passes[0]} == set(map(tuple, sentences))
+
+
 def test_what_crosses_the_end_of_a_chunk_is_joined(tmp_path, monkeypatch):
     from embedx.text import phrases
 
