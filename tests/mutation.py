@@ -103,9 +103,6 @@ EQUIVALENT: dict[tuple[str, str], dict[str, str]] = {
     ("embedx/engine/full.py", "FullSteps._coefficients"): {
         "uniforms = np.clip(uniforms, 4.0 ** (-24), 1 - 2.0 ** (-24))": "in one of millions of draws, if any",
     },
-    ("embedx/engine/skipgram.py", "no_lane"): {
-        "table = new_table(1, 0, plan.optimizer)": "not looked at",
-    },
     ("embedx/text/collocations.py", "_parts"): {
         "if at <= len(tokens) and n_slots < most:": "counts the same again in a larger table",
     },
