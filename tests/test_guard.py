@@ -11,7 +11,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from contract_classes import REPRESENTATIVES
 
 import embedx
 from embedx.classification import task as classification
@@ -32,6 +31,7 @@ from embedx.training.progress import Reporter, Silent
 from embedx.training.schedule import Schedule
 from embedx.training.state import TrainState
 from embedx.training.strategy import Strategy, Tally
+from tests.contract_classes import REPRESENTATIVES
 from tests.notes import Notes
 from tests.test_train_state import label_run, same, word_run
 
