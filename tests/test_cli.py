@@ -491,7 +491,7 @@ def test_a_pickle_is_opened_only_by_who_trusts_it(home):
     assert done.returncode == 2
     assert done.stderr.splitlines() == [
         "embedx: vectors.model: this is a pickle, perhaps gensim's own format; opening it would run whatever code is in it: "
-        "write the vectors by gensim's KeyedVectors.save_word2vec_format or, if you trust where it is from, add "
+        "write the vectors by gensim's KeyedVectors.save_word2vec_format or, if you trust its origin, add "
         "--trust-pickle to `embedx eval` or `embedx convert`"
     ]
     assert not (home / "was-here").exists()

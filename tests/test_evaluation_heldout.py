@@ -371,8 +371,8 @@ def test_eval_of_two_models_tells_the_difference(home):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["vectors.txt"], "vectors.txt: no folder that `embedx train` wrote, which is what --heldout needs"),
-        (["nowhere"], "nowhere: no folder that `embedx train` wrote"),
+        (["vectors.txt"], "vectors.txt: not a folder written by `embedx train`, which --heldout needs"),
+        (["nowhere"], "nowhere: not a folder written by `embedx train`"),
         (["a", "c"], "the two models have different words, 30 and 31 of them"),
         (["a", "--test", "text.txt"], "--heldout is for word vectors, --test for classifiers; give one of them"),
     ],
@@ -392,4 +392,4 @@ def test_a_classifier_has_no_held_out_text(home):
     )
     done = embedx_eval(home, "classifier", "--heldout", "text.txt")
     assert done.returncode == 2
-    assert done.stderr == "embedx: classifier: no folder that `embedx train` wrote, which is what --heldout needs\n"
+    assert done.stderr == "embedx: classifier: not a folder written by `embedx train`, which --heldout needs\n"

@@ -212,7 +212,7 @@ def test_predict_by_search_tells_its_recall(tmp_path):
     np.save(tmp_path / "features.npy", data.features)
     rows = list(predict(str(tmp_path / "model"), str(tmp_path / "features.npy"), 3, 1, 0.5, HERE, Reporter(told)))
     assert [len(row) for row in rows] == [3] * 600
-    assert "150 of 300 labels are looked at for each row, which finds" in told.getvalue()
+    assert "150 of 300 labels are scored for each row, which finds" in told.getvalue()
 
 
 def test_the_index_is_kept_with_the_model(tmp_path):

@@ -37,7 +37,7 @@ def by_kernel(loss, table, h, rounds, n_scored=N, blocks=BLOCKS, tau=1e-3, thres
         "min_coefficient": tau,
         "scored_fraction": n_scored / N,
         "clusters": 5,
-        "threshold": threshold,
+        "min_score": threshold,
     }
     objective = Ldgs(Ldgs.Settings(rescore=False, iterations=rounds, **options))
     search = objective.search(N)._replace(max_gap=1e9)

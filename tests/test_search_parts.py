@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from test_search import check, clustered, estimates, vectors_of
+from test_search import check, clustered
 
 from embedx.kernels.random import bits, low_half_below, stream_key
 from embedx.kernels.simd import SIMD_WIDTH, aligned_zeros, padded
@@ -13,7 +13,7 @@ from embedx.search import index as indexing
 from embedx.search import kmeans as clustering
 from embedx.search import panels, query
 from embedx.search.balanced_tree import LEAST_GAIN, N_ITERATIONS, SparseVectors, balanced_tree
-from embedx.search.cluster_scores import EMPTY_CLUSTER_SCORE, replace_vector
+from embedx.search.cluster_scores import EMPTY_CLUSTER_SCORE, replace_vector, score_clusters
 from embedx.search.kmeans import MASKED_SCORE
 from embedx.search.spec import SearchSpec
 from embedx.search.top_k import CHUNK, search_top_k, top_k_spec
@@ -21,6 +21,14 @@ from embedx.search.updater import REBUILD_SHARE, IndexUpdater, clear_stale, mark
 from embedx.training.progress import Silent
 
 N, DIM = 70, 11
+
+
+def vectors_of(centroids, j, clusters):
+    """float32 (clusters, columns of the block + 1): the centroids of block j."""
+    panel_stride = len(centroids.vectors) * SIMD_WIDTH // centroids.augmented.size
+    panels = centroids.vectors.reshape(len(centroids.augmented), -1, panel_stride, SIMD_WIDTH)[j]
+    vectors = panels.transpose(0, 2, 1).reshape(-1, panels.shape[1])[:clusters, : centroids.edges[j + 1] - centroids.edges[j]]
+    return np.column_stack([vectors, centroids.augmented[j, :clusters]])
 
 
 def spec(blocks=1, clusters=19, n_scored=30, max_gap=1.0, **others):
@@ -279,7 +287,7 @@ def test_clusters_are_ranked_by_mean_and_spread_of_their_scores(blocks):
     updated(index, table, np.arange(N))
     for j in range(blocks):
         out = np.zeros((1, padded(19)), dtype=np.float32)
-        estimates(index, j, a_query(), out)
+        score_clusters(index.statistics, index.edges, index.list_sizes.shape[1], j, a_query().reshape(1, -1), 0, out)
         np.testing.assert_allclose(out[0, :19], naive_estimates(index, table, j, a_query()), rtol=1e-3, atol=1e-3)
         assert (out[0, 19:] == MASKED_SCORE).all()
 
