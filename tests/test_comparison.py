@@ -2,6 +2,7 @@
 
 import csv
 import json
+import math
 import re
 import sys
 
@@ -11,14 +12,15 @@ from scipy import stats
 
 from embedx.cli.app import application
 from embedx.comparison import compare as comparison
-from embedx.comparison import ranking, runs, tables
+from embedx.comparison import ranking, runs, tables, tuning
 from embedx.comparison.labels import LabelledData, looks_labelled
 from embedx.comparison.records import FILE, Records
-from embedx.comparison.settings import CompareSettings
+from embedx.comparison.settings import MAX_TRIALS, CompareSettings
 from embedx.comparison.text import Text
 from embedx.errors import EmbedxError
 from embedx.evaluation.statistics import Score
 from embedx.pages import curves
+from tests import forked
 from tests.report_setup import Page
 
 MEASURES = Text.measures
@@ -207,10 +209,10 @@ def test_runs_that_finish_diverge_and_crash_are_told_and_none_is_made_twice(two_
         "implicit": "import os; os.kill(os.getpid(), 9)",
     }
 
-    def command_of(data, objective, seed, settings, folder):
+    def command_of(data, objective, seed, *others):
         made.append((seed, objective))
         script = scripts.get(objective)
-        return [sys.executable, "-c", script] if script else usual(data, objective, seed, settings, folder)
+        return [sys.executable, "-c", script] if script else usual(data, objective, seed, *others)
 
     monkeypatch.setattr(runs, "command_of", command_of)
     names, folder = ["hs", "ns", "ar", "ove"], tmp_path / "out"
@@ -246,7 +248,7 @@ def test_ctrl_c_ends_with_what_there_is(two_topics, tmp_path, monkeypatch):
     data, settings = small_text(two_topics, tmp_path)
     records = iter([{"result": run("ns", 1, -2.0)["result"]}])
 
-    def measured(data, name, seed, settings, folder):
+    def measured(*arguments):
         try:
             return next(records)
         except StopIteration:
@@ -386,3 +388,89 @@ def test_runs_on_text_have_the_subwords_that_were_asked_for(two_topics):
     assert "--buckets 70" in arguments
     with pytest.raises(EmbedxError, match=r"^--subwords 4-3: lengths go from 1"):
         Text([str(two_topics)], {"subwords": "4-3"}, CompareSettings()).check(["ns"])
+
+
+# ---- tuning
+
+
+def trials_of(score, used):
+    """A function that makes trials, scored by `score` from rate and negatives, and the list of their options."""
+    tried = []
+
+    def trial_of(options):
+        tried.append(options)
+        found = used | options
+        return {"trial": options, "used": found, "score": score(found.get("learning_rate"), found.get("negatives"))}
+
+    return trial_of, tried
+
+
+@pytest.mark.parametrize(
+    ("score", "used", "has_negatives", "best", "n_trials"),
+    [
+        (lambda rate, n: -abs(math.log(rate / 9)) + 0.01 * n, {}, True, {"learning_rate": 9.0, "negatives": 15}, MAX_TRIALS),
+        (lambda rate, n: -abs(math.log(3 * rate)) - n, {}, True, {"learning_rate": 0.333}, MAX_TRIALS),
+        (lambda rate, n: -abs(math.log(rate)) - n, {}, False, {}, 3),
+        (lambda rate, n: None, {}, True, {}, 4),  # none has a score
+        (lambda rate, n: 1.0, None, True, {}, 1),  # trained without a rate
+        (lambda rate, n: rate, {"optimizer": "sgd", "block_size": 8}, False,
+         {"optimizer": "sgd", "block_size": 8, "learning_rate": 9.0}, 4),
+    ],
+)  # fmt: skip
+def test_the_search_follows_the_better_rate_and_then_tries_more_negatives(score, used, has_negatives, best, n_trials):
+    trial_of, tried = trials_of(score, {} if used is None else {"learning_rate": 1.0, "negatives": 5} | used)
+    assert tuning.search(trial_of, has_negatives)["trial"] == best
+    assert len(tried) == n_trials
+    assert tried[0] == {}
+
+
+def test_trials_take_the_part_of_the_time_that_tuning_has():
+    settings = CompareSettings(time_budget=100.0, seeds=3, tune=0.2)
+    assert settings.stopping == ("--time-budget", "80s")
+    assert settings.stopping_of_trial == ("--time-budget", "12s")
+    assert CompareSettings(epochs=10, tune=0.25).stopping_of_trial == ("--epochs", "2")
+    assert CompareSettings(epochs=10, tune=0.25).stopping == ("--epochs", "10")
+
+
+def test_text_is_tuned_on_spans_that_are_not_scored(two_topics, tmp_path, monkeypatch):
+    """The run is scored on other spans than the trials; table, page and records have what was chosen."""
+    monkeypatch.setattr(runs, "watched", forked.watched)
+    settings = CompareSettings(epochs=2, seeds=1, threads=1, tune=0.5, heldout=0.2)
+    data = Text([str(two_topics)], {"dim": 4, "min_count": 1}, settings, cache_dir=tmp_path / "cache")
+    folder = tmp_path / "out"
+    found = comparison.compare(data, ["ns"], settings, folder)
+    lines = [json.loads(line) for line in (folder / FILE).read_text().splitlines()]
+    trials, made = [line for line in lines if "trial" in line], next(line for line in lines if "result" in line)
+    assert 3 <= len(trials) <= MAX_TRIALS
+    assert trials[0]["trial"] == {}
+    assert {"learning_rate", "negatives"} <= trials[0]["used"].keys()
+    best = max(trials, key=lambda each: each["score"])
+    assert made.get("tuned", {}) == best["trial"] == found.ranking.lines[0].tuned
+    n_spans = len(set(data.held_out.spans.tolist()))
+    assert len(made["result"]["scores"]["log_likelihood"]["sizes"]) <= n_spans // 2
+    assert len(made["result"]["spans"]["sizes"]) == n_spans
+    assert ("tuned" in tables.text(found.ranking)) == bool(best["trial"])
+    again = comparison.compare(data, ["ns"], settings, folder, resume=True)  # nothing is left to be done
+    assert again.ranking.lines[0].tuned == found.ranking.lines[0].tuned
+    assert [json.loads(line) for line in (folder / FILE).read_text().splitlines()] == lines
+
+
+def test_what_was_tuned_is_in_the_table_and_the_numbers():
+    records = [run("ns", 1, -8.0) | {"tuned": {"learning_rate": 0.75, "negatives": 15}}, run("hs", 1, -9.0)]
+    found = ranked(*records)
+    assert [tables.cells(found, line)["tuned"] for line in found.lines] == ["--learning-rate 0.75 --negatives 15", "-"]
+    assert [(row["learning_rate"], row["negatives"]) for row in tables.as_dict(found)["objectives"]] == [
+        (0.75, 15),
+        (None, None),
+    ]
+
+
+def test_labels_are_tuned_on_validation_rows_and_need_some():
+    settings = CompareSettings(epochs=4, seeds=1, threads=1, tune=0.5)
+    data = LabelledData(["digits"], {}, settings)
+    data.prepare(comparison.Silent())
+    facts = {"history": [{"epoch": k, "seconds": k, "validation": {"log_likelihood": -k}} for k in (3, 1, 2)]}
+    assert data.validation_score(None, facts) == -1
+    assert data.validation_score(None, {}) is None
+    with pytest.raises(EmbedxError, match=r"^--tune needs validation data"):
+        LabelledData(["digits"], {}, CompareSettings(tune=0.5, validation="0")).prepare(comparison.Silent())

@@ -20,7 +20,6 @@ REMOVED = {  # options of earlier versions, with what to write now
     "--query": "write --scored-fraction for `embedx predict`, --set scored-fraction=VALUE for training",
     "--keep": "write --set candidate-fraction=VALUE",
     "--tau": "write --set min-coefficient=VALUE",
-    "--tune": "compare at learning rates of your own: --set learning-rate=VALUE",
 }
 
 

@@ -14,11 +14,12 @@ from typing import Any
 from embedx.comparison import runs as running
 from embedx.comparison.labels import LabelledData, looks_labelled
 from embedx.comparison.ranking import Ranking, ranked
-from embedx.comparison.records import FILE, Records, write_text
+from embedx.comparison.records import FAILED, FILE, Records, write_text
 from embedx.comparison.runs import Data
 from embedx.comparison.settings import CompareSettings
 from embedx.comparison.tables import csv_text, page
 from embedx.comparison.text import Text
+from embedx.comparison.tuning import tuned
 from embedx.errors import EmbedxError
 from embedx.labeled.digits import GENERATED
 from embedx.storage import locks
@@ -26,7 +27,6 @@ from embedx.storage.folder import installed_version
 from embedx.training.progress import Progress, Silent
 
 PAGE, NUMBERS, WORK = "compare.html", "compare.csv", "work"
-FAILED = ("diverged", "failed")
 
 
 def data_of(
@@ -94,7 +94,7 @@ def compare(
     check_folder(folder, resume, overwrite)
     how, value = settings.stopping
     identity = {
-        "task": data.command, "until": f"{how} {value}", "threads": settings.used_threads,
+        "task": data.command, "until": f"{how} {value}", "tune": settings.tune, "threads": settings.used_threads,
         **data.identity(), "machine": running.machine(), "embedx": installed_version(),
     }  # fmt: skip
     records = Records(folder, identity, anew=not resume)
@@ -109,6 +109,8 @@ def compare(
         }
         if command:
             circumstances["command"] = shlex.join(command)
+        if settings.tune:
+            circumstances["tuning"] = f"{' '.join(settings.stopping_of_trial)} for each trial, scored on validation data"
         interrupted = measure_all(data, names, settings, folder, records, circumstances, progress)
         ranking = written(data, names, folder, records, circumstances)
     finally:
@@ -128,6 +130,13 @@ def measure_all(
     progress: Progress,
 ) -> bool:
     """Make the runs that are not recorded yet, seed after seed. Returns whether Ctrl-C interrupted this."""
+    options: dict[str, dict[str, Any]] = {}
+    if settings.tune:
+        try:
+            options = tuned(data, names, settings, folder / WORK, records, progress)
+        except KeyboardInterrupt:
+            records.save()
+            return True
     jobs = [(seed, name) for seed in range(1, settings.seeds + 1) for name in names]
     left = [job for job in jobs if records.find(job[1], job[0]) is None]
     recorded = f", {len(jobs) - len(left)} of them on record" if len(left) < len(jobs) else ""
@@ -137,7 +146,7 @@ def measure_all(
     try:
         for k, (seed, name) in enumerate(left):
             began = time.monotonic()
-            outcome = running.measured(data, name, seed, settings, folder / WORK)
+            outcome = running.measured(data, name, seed, settings, folder / WORK, options.get(name, {}))
             records.add(name, seed, outcome)
             written(data, names, folder, records, circumstances)
             said = next((f"{kind}: {outcome[kind]}" for kind in FAILED if kind in outcome), "")

@@ -105,11 +105,17 @@ class LabelledData:
         if self.validation is None:
             self.validation = f"{min(VALIDATION, MAX_VALIDATION / len(training)):.3g}"
         elif share_of_rows(self.validation) == 0:
+            if self.settings.tune:
+                raise EmbedxError("--tune needs validation data, but --validation is 0; leave out one of them")
             self.validation = None
         return {
             "training rows": len(training), "features": training.n_features, "labels": training.n_labels,
             "test rows": len(self.rows), "validation": self.validation or "none",
         }  # fmt: skip
+
+    def validation_score(self, model: Path, facts: Mapping[str, Any]) -> float | None:
+        """The best score of the validation data."""
+        return max((score for _, _, score in self.curve(facts)), default=None)
 
     def scores(self, model: Path) -> tuple[dict[str, Score], dict[str, Any]]:
         """The scores of a saved classifier on the test rows, and facts that stand beside them."""

@@ -33,6 +33,7 @@ class Line:
     seconds: float
     loss: float | None
     lowered: bool  # the learning rate, by a run that had diverged
+    tuned: dict[str, Any]  # options that --tune chose; empty where the defaults were best
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,7 @@ def line_of(name: str, runs: Sequence[Run], found: dict[str, Standing]) -> Line:
         seconds=float(np.mean([each["seconds"] for each in results])),
         loss=float(np.mean(losses)) if losses else None,
         lowered=any("lowered" in each for each in results),
+        tuned=runs[-1].get("tuned", {}),
     )
 
 

@@ -1,6 +1,7 @@
-"""The records of a comparison: JSON Lines, the first about the comparison, then one per run.
+"""The records of a comparison: JSON Lines, the first about the comparison, then one per trial and run.
 
     {"comparison": what decides the results: data, time, threads, options, machine, version}
+    {"objective": ..., "trial": options, "used": settings, "score": ...}    a trial of --tune; the score may be null
     {"objective": ..., "seed": ..., "ended": when, "result": {...}}         a run that finished
     {"objective": ..., "seed": ..., "ended": when, "diverged": why}         one that diverged
     {"objective": ..., "seed": ..., "ended": when, "failed": why}           one that ended otherwise; it is run again
@@ -19,6 +20,7 @@ from embedx.errors import EmbedxError
 from embedx.storage import atomic
 
 FILE = "runs.jsonl"
+FAILED = ("diverged", "failed")
 Run = dict[str, Any]
 
 
@@ -32,6 +34,7 @@ class Records:
     def __init__(self, folder: Path, identity: Mapping[str, Any], *, anew: bool = False) -> None:
         self.file, self.identity = folder / FILE, json.loads(json.dumps(identity))
         self.runs: list[Run] = []
+        self.trials: list[Run] = []
         if self.file.exists() and not anew:
             self._read()
 
@@ -43,6 +46,8 @@ class Records:
                 record = json.loads(line)
                 if place == 1:
                     before = dict(record["comparison"])
+                elif "trial" in record:
+                    self.trials.append({name: record[name] for name in ("objective", "trial", "used", "score")})
                 elif is_of(record, record["objective"], record["seed"]):
                     self.runs.append(record)
             except (ValueError, KeyError, TypeError):
@@ -68,9 +73,19 @@ class Records:
         self.save()
         return run
 
+    def find_trial(self, objective: str, options: Mapping[str, Any]) -> Run | None:
+        """The record of a trial."""
+        return next((each for each in self.trials if each["objective"] == objective and each["trial"] == options), None)
+
+    def add_trial(self, objective: str, options: Mapping[str, Any], outcome: Mapping[str, Any]) -> Run:
+        """Keep the outcome of a trial."""
+        self.trials.append({"objective": objective, "trial": dict(options), **outcome})
+        self.save()
+        return self.trials[-1]
+
     def save(self) -> None:
         """Write the file anew."""
-        lines = [{"comparison": self.identity}, *self.runs]
+        lines = [{"comparison": self.identity}, *self.trials, *self.runs]
         write_text(self.file, "".join(json.dumps(line) + "\n" for line in lines))
 
 

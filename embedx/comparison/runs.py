@@ -4,12 +4,13 @@ the run alone, and a run that crashes or diverges does not end the others.
 
 import contextlib
 import json
+import math
 import platform
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,9 +18,11 @@ from typing import Any, Protocol
 from embedx.comparison.settings import CompareSettings
 from embedx.errors import DivergedError, EmbedxError, one_line
 from embedx.evaluation.statistics import Score
+from embedx.settings import as_arguments
 from embedx.training.progress import Progress
 from embedx.training.trainer import usable_cores
 
+OF_RATE = ("optimizer", "block_size")  # by default chosen from the data unless there is a learning rate, which depends on them
 INTERVAL = 0.05  # seconds between two measurements of a process's memory
 MAX_CHARACTERS = 300  # of a message
 MAX_POINTS = 60  # of a curve, on record
@@ -42,6 +45,7 @@ class Data(Protocol):
     def identity(self) -> dict[str, Any]: ...
     def arguments(self) -> list[str]: ...
     def prepare(self, progress: Progress) -> dict[str, Any]: ...
+    def validation_score(self, model: Path, facts: Mapping[str, Any]) -> float | None: ...  # the higher, the better
     def scores(self, model: Path) -> tuple[dict[str, Score], dict[str, Any]]: ...
     def curve(self, facts: Mapping[str, Any]) -> list[list[float]]: ...
 
@@ -56,35 +60,75 @@ class Ended:
     peak: int | None  # bytes; None where the system does not tell
 
 
-def command_of(data: Data, objective: str, seed: int, settings: CompareSettings, folder: Path) -> list[str]:
-    """The command of a run that writes its model and its log to `folder`."""
+def command_of(
+    data: Data,
+    objective: str,
+    seed: int,
+    settings: CompareSettings,
+    folder: Path,
+    options: Mapping[str, Any],
+    stopping: Sequence[str],
+) -> list[str]:
+    """The command of a run that writes its model and its log to `folder`; `options` are for this objective."""
     places = ["--output", str(folder / "model"), "--log-json", str(folder / "log"), "--checkpoint-every", "0", "--json"]
-    how = ["--seed", str(seed), "--threads", str(settings.used_threads), *settings.stopping]
+    how = ["--seed", str(seed), "--threads", str(settings.used_threads), *stopping, *as_arguments(options)]
     return [sys.executable, "-m", "embedx", data.command, *data.arguments(), "--objective", objective, *how, *places]
 
 
-def measured(data: Data, objective: str, seed: int, settings: CompareSettings, folder: Path) -> dict[str, Any]:
-    """The outcome of a run: {"result": ...}, {"diverged": why} or {"failed": why}; see `embedx.comparison.records`.
-
-    folder  the working folder of the run, deleted afterwards
-    """
+@contextlib.contextmanager
+def working(folder: Path) -> Iterator[None]:
+    """Make the working folder of a run, and delete it afterwards."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     try:
-        return outcome(data, watched(command_of(data, objective, seed, settings, folder), folder), folder)
+        yield
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def outcome(data: Data, ended: Ended, folder: Path) -> dict[str, Any]:
-    """The outcome of a run whose process has ended."""
+def measured(
+    data: Data, objective: str, seed: int, settings: CompareSettings, folder: Path, options: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The outcome of a run: {"result": ...}, {"diverged": why} or {"failed": why}; see `embedx.comparison.records`.
+
+    folder   the working folder of the run
+    options  of this objective, chosen by --tune
+    """
+    with working(folder):
+        ended = watched(command_of(data, objective, seed, settings, folder, options, settings.stopping), folder)
+        return outcome(data, ended, folder) | ({"tuned": dict(options)} if options else {})
+
+
+def tried(data: Data, objective: str, settings: CompareSettings, folder: Path, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The outcome of a trial: {"used": settings, "score": of the validation data}; a score of None where it failed."""
+    with working(folder):
+        ended = watched(command_of(data, objective, 1, settings, folder, options, settings.stopping_of_trial), folder)
+        if why := failure(ended):
+            return {"used": {}, "score": None} | why
+        try:
+            facts = json.loads(ended.printed.splitlines()[-1])
+            score = data.validation_score(folder / "model", facts)
+            used = {name: facts["settings"].get(name) for name in ("learning_rate", "negatives", *OF_RATE)}
+        except (EmbedxError, ValueError, KeyError, IndexError) as error:
+            return {"used": {}, "score": None, "failed": one_line(str(error))}
+    score = score if score is not None and math.isfinite(score) else None
+    return {"used": {name: value for name, value in used.items() if value is not None}, "score": score}
+
+
+def failure(ended: Ended) -> dict[str, str]:
+    """{"diverged": why} or {"failed": why} of a process; empty if it finished."""
     if ended.code == DivergedError.exit_code:
         return {"diverged": last_line(ended.complaints)}
     if ended.code < 0:
         why = ", as by the system when memory is short" if ended.code == -9 else ""
         return {"failed": f"killed by signal {-ended.code}{why}"}
-    if ended.code:
-        return {"failed": last_line(ended.complaints) or f"ended with status {ended.code}"}
+    return {"failed": last_line(ended.complaints) or f"ended with status {ended.code}"} if ended.code else {}
+
+
+def outcome(data: Data, ended: Ended, folder: Path) -> dict[str, Any]:
+    """The outcome of a run whose process has ended."""
+    if why := failure(ended):
+        return dict(why)
     try:
         facts = json.loads(ended.printed.splitlines()[-1])
         scores, beside = data.scores(folder / "model")

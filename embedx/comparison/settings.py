@@ -7,6 +7,7 @@ from embedx.settings import MOST_THREADS, Settings, fraction, param, seconds
 from embedx.training import trainer
 
 BUDGET = 60.0  # seconds for each run, where nothing is said
+MAX_TRIALS = 5  # of an objective, with --tune
 OF_TEXT = (  # settings that each run takes
     "dim", "window", "subwords", "buckets", "sample", "tokenizer", "lowercase", "on_bad_utf8", "min_count", "max_vocab",
 )  # fmt: skip
@@ -25,6 +26,14 @@ class CompareSettings(Settings):
     seeds: int = param(3, "runs of each objective, with the seeds 1, 2, ...", at_least=1)
     threads: int | None = param(
         None, "worker threads of each run; by default one for each usable core", at_least=1, at_most=MOST_THREADS
+    )
+    tune: float | None = param(
+        None,
+        "fraction of each objective's time, such as 30%, for short trials before that choose its learning rate and number of "
+        "negatives on validation data; with --epochs, the fraction of the epochs that each trial takes",
+        above=0.0,
+        at_most=0.9,
+        parse=fraction,
     )
     heldout: float = param(
         0.01,
@@ -57,7 +66,15 @@ class CompareSettings(Settings):
     @property
     def budget(self) -> float:
         """Seconds of training of a run that is ended by time."""
-        return self.time_budget or BUDGET
+        return (self.time_budget or BUDGET) * (1 - (self.tune or 0.0))
+
+    @property
+    def stopping_of_trial(self) -> tuple[str, str]:
+        """The option that ends each trial of --tune; MAX_TRIALS of them take its fraction of an objective's time."""
+        share = self.tune or 0.0
+        if self.epochs is not None:
+            return "--epochs", str(max(1, round(self.epochs * share)))
+        return "--time-budget", f"{(self.time_budget or BUDGET) * self.seeds * share / MAX_TRIALS:.3g}s"
 
     @property
     def used_threads(self) -> int:

@@ -11,6 +11,7 @@ from embedx.evaluation.statistics import Error, Estimate, Standing
 from embedx.evaluation.word_report import aligned
 from embedx.pages import curves as drawing
 from embedx.pages.document import render
+from embedx.settings import as_arguments, as_typed
 
 MEGABYTE = 1e6
 DASH = "-"
@@ -37,13 +38,14 @@ def cells(ranking: Ranking, line: Line) -> dict[str, str]:
         if measure == by:
             behind = standing.behind if standing else None
             found[f"minus {ranking.first.objective}"] = DASH if behind is None else shown(behind.value, behind.error, "+")
-    return found | {
+    found |= {
         f"{ranking.unit}/s": f"{line.pace:,.0f}",
         "peak MB": DASH if line.peak is None else f"{line.peak / MEGABYTE:,.0f}",
         "epochs": f"{line.epochs:.1f}",
         "seconds": f"{line.seconds:.1f}",
         "runs": str(len(line.seeds)),
     }
+    return found | ({"tuned": " ".join(as_arguments(line.tuned)) or DASH} if any(each.tuned for each in ranking.lines) else {})
 
 
 def text(ranking: Ranking) -> str:
@@ -58,6 +60,7 @@ def text(ranking: Ranking) -> str:
 def all_numbers(ranking: Ranking) -> list[list[str]]:
     """Every number, a row for each objective under a row of names; "" where there is none."""
     reference = ranking.first.objective if ranking.lines else ""
+    tuned = sorted({name for line in ranking.lines for name in line.tuned})
     rows = []
     for line in ranking.lines:
         row = {"objective": line.objective, "runs": str(len(line.seeds))}
@@ -69,6 +72,7 @@ def all_numbers(ranking: Ranking) -> list[list[str]]:
             "epochs": f"{line.epochs:.3f}",
             "seconds": f"{line.seconds:.3f}",
             "training_loss": "" if line.loss is None else f"{line.loss:.5f}",
+            **{name: as_typed(line.tuned.get(name)) for name in tuned},
         }
         rows.append(row)
     return [list(rows[0]), *(list(row.values()) for row in rows)] if rows else []

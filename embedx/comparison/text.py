@@ -7,6 +7,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from embedx import objectives
 from embedx.comparison.settings import OF_TEXT, CompareSettings
 from embedx.errors import EmbedxError
@@ -19,7 +21,7 @@ from embedx.text.heldout import HeldOut, hold_out
 from embedx.text.sources import recipe_defaults, resolve
 from embedx.text.vocabulary import select
 from embedx.training.progress import Progress, Silent
-from embedx.vectors.model import load
+from embedx.vectors.model import WordVectors, load
 
 POINTS = 12  # of a learning curve
 RESAMPLES = 200  # of the word pairs, on record: the standard error of a difference is then within 5 %
@@ -100,18 +102,28 @@ class Text:
                 self.progress.note(f"no similarity or analogies: {error}")
         return found
 
+    def _likelihood(self, vectors: WordVectors) -> heldout.Likelihood:
+        held = self.held_out
+        return heldout.evaluate(vectors, *heldout.draw(held.words, held.sentences, vectors, groups=held.spans))
+
+    def validation_score(self, model: Path, facts: Mapping[str, Any]) -> float | None:
+        """The log-likelihood of every other held-out span; with --tune, `scores` has only the remaining spans."""
+        found = self._likelihood(load(model))
+        values = found.values[found.groups % 2 == 0]
+        return float(values.mean()) if len(values) else None
+
     def scores(self, model: Path) -> tuple[dict[str, Score], dict[str, Any]]:
         """The scores of a saved model, as far as its words are known to the tests, and facts that stand beside them."""
         vectors = load(model)
-        held = self.held_out
-        likelihood = heldout.evaluate(vectors, *heldout.draw(held.words, held.sentences, vectors, groups=held.spans))
-        found = {"log_likelihood": grouped(likelihood.values, likelihood.groups)}
+        likelihood = self._likelihood(vectors)
+        scored = likelihood.groups % 2 == 1 if self.settings.tune else np.ones(len(likelihood.groups), dtype=bool)
+        found = {"log_likelihood": grouped(likelihood.values[scored], likelihood.groups[scored])}
         answers = words.score(vectors, self.tests, Silent()) if self.tests else []
         if (similarity := of_pairs(answers)) is not None:
             found["similarity"] = similarity
         if (analogies := of_questions(answers)) is not None:
             found["analogies"] = analogies
-        of_spans = found["log_likelihood"].record()
+        of_spans = grouped(likelihood.values, likelihood.groups).record()
         points = [[each["seconds"], each["sums"]] for each in learning_curves.history(vectors.facts) if "sums" in each]
         points.append([vectors.facts["seconds"], of_spans["sums"]])
         spans = {"sizes": of_spans["sizes"], "points": points}  # during training and at the end
