@@ -363,7 +363,7 @@ def test_a_damaged_record_is_named_by_its_line(tmp_path):
     records = Records(tmp_path, {"until": "now"})
     records.add("ns", 1, {"diverged": "why"})
     assert Records(tmp_path, {"until": "now"}).find("ns", 1)["diverged"] == "why"
-    assert Records(tmp_path, {"until": "later"}, anew=True).runs == []
+    assert Records(tmp_path, {"until": "later"}, overwrite=True).runs == []
     with open(tmp_path / FILE, "a") as file:
         file.write('{"objective": "ns"\n')
     with pytest.raises(EmbedxError, match=r"runs.jsonl:3: not a line that `embedx compare` wrote"):

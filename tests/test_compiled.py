@@ -102,7 +102,7 @@ def test_damaged_kernels_are_compiled_anew_and_kept(place, files, damage, why):
     assert hits == 0
     assert line.startswith(str(place / "cache" / "kernels"))
     assert "compiled kernels cannot be read (small_kernels.double-" in line
-    assert line.endswith(f"{why}); they are compiled anew")
+    assert line.endswith(f"{why}); they are compiled again")
     assert used(place) == (2, [])
 
 

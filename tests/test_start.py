@@ -90,7 +90,7 @@ def test_a_line_tells_what_changes(folder):
     n, m = (sum(map(len, text)) for text in (TEXT, MORE))
     assert told == (
         f"going on from {folder()}: 16 words kept and frozen, 14 of them in this text; 2 added; {n:,} + {m:,} words of text; "
-        "kept are word vectors; output vectors, which belong to a tree of counts, biases, the optimiser's state begin anew"
+        "kept are word vectors; output vectors, which belong to a tree of counts, biases, the optimiser's state are reset"
     )
 
 

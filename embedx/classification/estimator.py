@@ -144,9 +144,9 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Go on training by one pass over these rows, from the parameters so far and with what the optimiser has kept.
 
         `classes` are all labels that there will ever be; where y is no indicator matrix the first call needs them, unless it
-        follows a `fit`. The rate of the steps is constant unless a schedule is given, which begins anew at each call. Noise is
+        follows a `fit`. The rate of the steps is constant unless a schedule is given, which begins again at each call. Noise is
         drawn, and a tree was built, by the labels of the first call. What an objective keeps for each example
-        begins anew, for these are other examples. After a `fit` by lbfgs the optimiser has kept nothing, and its first steps
+        begins again, for these are other examples. After a `fit` by lbfgs the optimiser has kept nothing, and its first steps
         are as long as those of a new run; to `fit` and continue, give the same optimizer, such as adagrad, to both.
         """
         is_first = not hasattr(self, "classes_")

@@ -58,7 +58,7 @@ class Chunk(NamedTuple):
 
 
 class Classification(Strategy):
-    """Minibatches of labelled examples, in an order that each pass shuffles anew.
+    """Minibatches of labelled examples, in an order that each pass shuffles again.
 
     settings  resolved `ClassifySettings`
     counts    int64 (n_classes,)  how often each label occurs

@@ -81,7 +81,7 @@ def train(
     weights     float (n_rows,): how much each row counts, for lbfgs alone
     start       a run to continue by steps, of the same objective, features and labels: with its parameters, its counts of
                 labels, by which noise is drawn and a tree was built, and its optimiser's memory, if it had that optimiser. What
-                an objective keeps by example begins anew, for these are other examples
+                an objective keeps by example begins again, for these are other examples
     dtype       of the parameters that lbfgs finds
     snapshot    of the `outcome.state` of a run with the same settings on the same data: where training by steps resumes.
                 With weight decay, take it before this function returns (in `watch`): the decay that is due is applied then

@@ -97,7 +97,7 @@ def compare(
         "task": data.command, "until": f"{how} {value}", "tune": settings.tune, "threads": settings.used_threads,
         **data.identity(), "machine": running.machine(), "embedx": installed_version(),
     }  # fmt: skip
-    records = Records(folder, identity, anew=not resume)
+    records = Records(folder, identity, overwrite=not resume)
     facts = data.prepare(progress)
     lock = opened(folder)
     try:

@@ -27,15 +27,15 @@ Run = dict[str, Any]
 class Records:
     """The runs of a comparison, in the order in which they ended.
 
-    Those in the folder are among them, unless it begins `anew`. Raises `EmbedxError` if they are of another comparison, naming
+    Those in the folder are among them, unless `overwrite`. Raises `EmbedxError` if they are of another comparison, naming
     what differs, or the file is damaged.
     """
 
-    def __init__(self, folder: Path, identity: Mapping[str, Any], *, anew: bool = False) -> None:
+    def __init__(self, folder: Path, identity: Mapping[str, Any], *, overwrite: bool = False) -> None:
         self.file, self.identity = folder / FILE, json.loads(json.dumps(identity))
         self.runs: list[Run] = []
         self.trials: list[Run] = []
-        if self.file.exists() and not anew:
+        if self.file.exists() and not overwrite:
             self._read()
 
     def _read(self) -> None:
@@ -52,12 +52,12 @@ class Records:
                     self.runs.append(record)
             except (ValueError, KeyError, TypeError):
                 raise EmbedxError(
-                    f"{self.file}:{place}: not a line that `embedx compare` wrote; delete it, or begin anew with --overwrite"
+                    f"{self.file}:{place}: not a line that `embedx compare` wrote; delete it, or start over with --overwrite"
                 ) from None
         differing = sorted(name for name in before.keys() | self.identity if before.get(name) != self.identity.get(name))
         if differing:
             raise EmbedxError(
-                f"{self.file}: of a comparison with other {', '.join(differing)}; choose another --output, or begin anew with "
+                f"{self.file}: of a comparison with other {', '.join(differing)}; choose another --output, or start over with "
                 "--overwrite instead of --resume"
             )
 
@@ -84,7 +84,7 @@ class Records:
         return self.trials[-1]
 
     def save(self) -> None:
-        """Write the file anew."""
+        """Write the whole file."""
         lines = [{"comparison": self.identity}, *self.trials, *self.runs]
         write_text(self.file, "".join(json.dumps(line) + "\n" for line in lines))
 

@@ -3,9 +3,9 @@
 A row's gradient is divided by how often the row occurs, for frequencies span six orders of magnitude and a step that suits a
 frequent row would leave a rare one where it is. What comes out goes to an optimiser for full gradients.
 
-The objective is known at each point anyway, from the gradient of the step after. A step that does not lower it is undone
+The objective is known at each point anyway, from the gradient of the step after. A step that does not lower it is reverted
 and tried again at half the rate, then at a quarter of that, an eighth of that; one that does lets the rate of its side grow.
-Where some of the rows are drawn (`collapsed.Tail`), that is done anew for each iteration, so that its first step is compared
+Where some of the rows are drawn (`collapsed.Tail`), that is done again for each iteration, so that its first step is compared
 by two sets of draws.
 """
 

@@ -299,7 +299,7 @@ class FullSteps:
         )  # fmt: skip
 
     def memory(self) -> list[Any]:
-        """What is written anew at each step."""
+        """What is written again at each step."""
         return [self.z, self.features, *(self.gradients if self.is_sparse else [])]
 
     def _in_parts(self, n: int, work: Callable[[int, int, int], object]) -> None:

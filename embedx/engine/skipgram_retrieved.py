@@ -1,7 +1,7 @@
 """The training kernel of word vectors where an index finds candidates for the inputs of a block.
 
 The vector of an input depends on its word alone, and words recur. The rows of the highest scores that were found for a word are
-therefore kept for all threads (`FoundRows`), and found anew only after the word was an input `refresh` times. The candidates of
+therefore kept for all threads (`FoundRows`), and found again only after the word was an input `refresh` times. Candidates of
 a block are
 
     certain    its centres and the rows found for its inputs: negatives that are present with certainty, for every example
@@ -45,7 +45,7 @@ class Retrieval(NamedTuple):
     row_index: Index
     search: SearchSpec
     found: FoundRows
-    refresh: int  # a word's rows are found anew after it was an input so many times
+    refresh: int  # a word's rows are found again after it was an input so many times
 
 
 class RetrievalWorkspace(NamedTuple):

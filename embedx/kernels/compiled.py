@@ -2,7 +2,7 @@
 
 Machine code is kept in a folder named by a hash of the sources that kernels can depend on, because numba looks only at the
 file a function stands in and does not notice edits in the helpers it calls, or the constants it takes, from other files. What
-cannot be read there, or not be written, is compiled anew.
+cannot be read there, or not be written, is compiled again.
 """
 
 import hashlib
@@ -169,7 +169,7 @@ class _Cache(caching.FunctionCache):  # type: ignore[misc]
         try:
             return super().load_overload(signature, target_context)
         except Exception as error:  # there is nothing that pickle does not raise, given the bytes
-            _tell_once("cannot be read", f"{self._impl.filename_base}: {error}", "they are compiled anew")
+            _tell_once("cannot be read", f"{self._impl.filename_base}: {error}", "they are compiled again")
         try:
             self.flush()
         except OSError:

@@ -13,7 +13,7 @@ NEARLY = 1e-3  # how far from 1 the length of inputs may be that counts as 1
 
 
 def chosen_labels(labels: Labels, rule: str) -> Labels:
-    """The labels that count: the first of each row, that with the lowest id, or all ("one" chooses anew at each visit)."""
+    """The labels that count: the first of each row, that with the lowest id, or all ("one" chooses again at each visit)."""
     if rule not in ("first", "lowest-id"):
         return labels
     rows = np.flatnonzero(labels.n_of_row)

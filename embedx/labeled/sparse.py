@@ -316,7 +316,7 @@ def _label_fault(label: str, highest: int) -> str:
 
 def _limit(highest: int, of_what: str) -> str:
     if highest == MAX_IDS - 1:
-        return f"{MAX_IDS}, the most {of_what} there can be; number them anew"
+        return f"{MAX_IDS}, the most {of_what} there can be; renumber them"
     return f"{highest + 1}, the number of {of_what} in the header; correct one of them (ids count from 0)"
 
 

@@ -67,7 +67,7 @@ from embedx.objectives.parts import (
 # The last step towards u. Newton's method leaves about its square, Halley's less than a tenth of its cube.
 NEWTONS_LAST, HALLEYS_LAST, HALLEYS_LAST_32 = 1e-8, 1e-5, np.float32(0.02)
 MOST_NEAR_STEPS = 4  # from one of 1 on; where q is 1e6, rounding keeps them from becoming small
-NEAR = 0.1  # nats from where on in float64 W is moved instead of found anew; in float32 1
+NEAR = 0.1  # nats from where on in float64 W is moved instead of found again; in float32 1
 ROUNDING = np.float32(1e-6)  # times u, below which no step can be told from rounding in float32
 LEAST_SHIFT = 1e-20  # stands for lr · score_gain where that is 0: a / LEAST_SHIFT is then the gradient
 LEAST = np.float32(1e-20)

@@ -259,7 +259,7 @@ def in_order(objective: Objective) -> list[str]:
 def new_samplers(
     objective: Objective, settings: SkipGramSettings, options: Mapping[str, Any], counts: np.ndarray
 ) -> tuple[Sampler, Sampler | None]:
-    """The sampler that the settings name, and what draws before it can retrieve rows or be fitted, if it has to.
+    """The sampler that the settings name, and what draws before it can retrieve rows, if it retrieves them.
 
     options   settings of the sampler's own; those of what draws, where rows are retrieved
     counts    int64 (n_words,)  how often each word occurs

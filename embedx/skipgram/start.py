@@ -113,15 +113,15 @@ class Start:
         seen = sum(word in self.index for word in corpus.words)
         keeps_rows, keeps_bias = self.keeps_outputs(objective), has_bias and self.keeps_bias(objective)
         kept = ["word vectors", *(["output vectors"] if keeps_rows else []), *(["biases"] if keeps_bias else [])]
-        anew = [*([] if keeps_rows else ["output vectors, which belong to a tree of counts"])]
-        anew += [*(["biases"] if has_bias and not keeps_bias else []), "the optimiser's state"]
-        anew += ["the objective's state"] if objective.state_width else []
+        reset = [*([] if keeps_rows else ["output vectors, which belong to a tree of counts"])]
+        reset += [*(["biases"] if has_bias and not keeps_bias else []), "the optimiser's state"]
+        reset += ["the objective's state"] if objective.state_width else []
         left_out = "; the model's biases are left out" if "bias" in self.model.arrays and not has_bias else ""
         before = int(self.model.counts.sum()) if self.model.counts is not None else 0
         return (
             f"going on from {self.path}: {len(self.model):,} words kept{' and frozen' * self.freezes}, {seen:,} of them in this"
             f" text; {len(words) - len(self.model):,} added; {before:,} + {words.n_tokens - before:,} words of text; "
-            f"kept are {', '.join(kept)}; {', '.join(anew)} {'begin' if len(anew) > 1 else 'begins'} anew{left_out}"
+            f"kept are {', '.join(kept)}; {', '.join(reset)} {'are' if len(reset) > 1 else 'is'} reset{left_out}"
         )
 
     def keeps_outputs(self, objective: Objective) -> bool:

@@ -16,7 +16,7 @@ which nobody touches.
 
 What is found in the cache is checked before it is used, because compiled code looks words up by the tokens without asking
 whether there are so many, and because a machine that lost its power may leave zeros, which are tokens too; what is damaged is
-built anew.
+built again.
 """
 
 import array

@@ -54,7 +54,7 @@ class SortedRuns:
         cuts = [[run.start, *(run.start + np.searchsorted(all_keys[run], bounds)).tolist(), run.stop] for run in runs]
         progress.start(title, self.ends[-1], unit)
         for number in range(len(bounds) + 1):
-            # mapped anew, so that what was read before takes no memory
+            # mapped again, so that what was read before takes no memory
             files = np.memmap(self.keys, np.int64, "r"), np.memmap(self.values, self.dtype, "r")
             parts = [slice(cut[number], cut[number + 1]) for cut in cuts]
             keys, values = (np.concatenate([file[part] for part in parts]) for file in files)

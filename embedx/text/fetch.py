@@ -79,7 +79,7 @@ def fetch(recipe: Recipe, to: Path | None = None, progress: Progress | None = No
             progress.note(f"{target}: is there, {amount(target.stat().st_size)}; nothing is fetched")
         else:
             raise EmbedxError(
-                f"{target}: has {size:,} bytes instead of {recipe.fetched_size:,}; remove it, and it is fetched anew"
+                f"{target}: has {size:,} bytes instead of {recipe.fetched_size:,}; remove it, and it is fetched again"
             )
     except OSError as error:
         raise EmbedxError(

@@ -30,7 +30,7 @@ from embedx.text.tokenizer import (
 
 CHUNK_BYTES = 1 << 19  # enough that handing it over costs nothing, little enough to have some for each thread
 MAX_CHUNK_BYTES = 1 << 23  # it is cut there whatever stands there
-MAX_TYPES, MAX_MEMORY = 1 << 20, 1 << 27  # of a thread's own table, which is begun anew where it outgrows them
+MAX_TYPES, MAX_MEMORY = 1 << 20, 1 << 27  # of a thread's own table, which is begun again where it outgrows them
 OWN_SHARE = 0.5  # of the memory for words that the threads' own tables take at most
 
 
@@ -101,7 +101,7 @@ class Tokens:
         return self.words.n_types > 0 and self.words.outgrows(self._memory)
 
     def emptied(self) -> tuple[np.ndarray, np.ndarray]:
-        """The letters and starts of all words so far; `words` begins anew."""
+        """The letters and starts of all words so far; `words` begins again."""
         for worker in self._workers:
             worker.forget()
         return self.words.emptied()
@@ -139,7 +139,7 @@ def tokenised(chunk: Chunk, whole: bool, table: Tokenizer) -> Piece:
 
 
 class Worker:
-    """A thread that tokenises chunks by a table of its own, which is begun anew where it outgrows `memory`."""
+    """A thread that tokenises chunks by a table of its own, which is begun again where it outgrows `memory`."""
 
     def __init__(self, settings: TextSettings, memory: int) -> None:
         self.pool = ThreadPoolExecutor(1, "embedx-tokens")

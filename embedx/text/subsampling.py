@@ -1,6 +1,6 @@
 """The words of an encoded corpus that training sees: those that survive subsampling, and how far the window of each reaches.
 
-Both are drawn by position in the corpus, so that every pass draws anew and any two runs of a seed draw the same.
+Both are drawn by position in the corpus, so that every pass draws again and any two runs of a seed draw the same.
 """
 
 from typing import NamedTuple

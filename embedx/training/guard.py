@@ -14,7 +14,7 @@ diverges it is rolled back to that copy, or to a checkpoint where memory is shor
 rate; if that does not help at a hundredth of that, and then once more. A run that was rolled back must beat the baseline in
 the end.
 
-Losses of different phases (`Strategy.phase`) are not quite of the same kind: the best is counted anew in each, from its first
+Losses of different phases (`Strategy.phase`) are not quite of the same kind: the best is counted again in each, from its first
 interval on, and the baseline need not be beaten to the last digit. Where the loss of untrained parameters is unknown, the
 first interval's stands for it.
 """
