@@ -1,4 +1,4 @@
-"""Changes the package in one place at a time and tells which changes no test notices: `python -m tests.mutation --sample 20`.
+"""Changes the package in one place at a time and prints which changes no test notices: `python -m tests.mutation --sample 20`.
 
 A mutant is a copy of the package in which one sign, bound, constant or condition within a function is another, or one sum is
 left out. The tests that reach its line are run until one fails, as plain Python under NUMBA_DISABLE_JIT, so that nothing is
@@ -45,135 +45,8 @@ TESTS = {
 }
 # Of files most of whose tests train whole models, which takes too long as plain Python, those that do not.
 SOME = {"test_label_tree.py": "tile or level or beam or vector", "test_sparse_rows.py": "slot"}
-# Mutants that compute the same, or nothing that a test could tell apart: (file, function): the line as it reads then, and why.
-EQUIVALENT: dict[tuple[str, str], dict[str, str]] = {
-    ("embedx/objectives/bouchard.py", "optimal_alpha"): {
-        "top = k if z[e, k] >= z[e, top] else top": "of equal scores any is the largest",
-        "if z[e, top] - low - np.log(mass) >= 60:": "either way within e^-30",
-        "for _ in range(64 - 1):": "a handful of steps do",
-        "for _ in range(128):": "a handful of steps do",
-        "slope += inside * (1 + inside)": "more steps to the same root",
-        "if gap >= 0:": "at a gap of 0 the root is found",
-        "if abs(step) <= 1e-09:": "the error is the square of the last step",
-        "if abs(step) < 2e-09:": "the error is the square of the last step",
-        "if not low < alpha[e, 0] <= high:": "from an end, halving comes to the same root",
-        "if not low <= alpha[e, 0] < high:": "from an end, halving comes to the same root",
-    },
-    ("embedx/objectives/utility.py", "_by_grid"): {
-        "crowd = np.zeros(n + POINTS + 1)": "grid points without a class",
-        "crowd = np.zeros(n + POINTS - 0)": "a grid point without a class",
-    },
-    ("embedx/objectives/ove.py", "coefficients"): {
-        "gap = z[e, k] - score if sample_count[e, k] >= 0 else np.float32(0)": "what was not drawn weighs nothing",
-    },
-    ("embedx/objectives/binary_tree.py", "_merge"): {
-        "if leaf < n_leaves and (node == made or mass[leaf] < mass[node]):": "of equal masses any goes first, at equal cost",
-    },
-    ("embedx/objectives/margin.py", "within"): {
-        "negative = ONE if z[e, k] <= d else ZERO": "what lies on the border is left out in the next step, or adds nothing",
-    },
-    ("embedx/objectives/margin.py", "depths"): {
-        "going_on = d + p >= gap": "where they are equal both conditions have one answer",
-    },
-    ("embedx/optimizers/decay.py", "decay_row"): {
-        "if due >= 0:": "a decay of 0 multiplies by 1",
-    },
-    ("embedx/optimizers/decay.py", "step_size"): {
-        "if optimizer.keeps == STATELESS and optimizer.l2 >= 0:": "without decay the rate is divided by 1",
-    },
-    ("embedx/optimizers/decay.py", "shorten"): {
-        "if square >= max_norm * max_norm:": "a row of that length is multiplied by 1",
-    },
-    ("embedx/optimizers/decay.py", "_exp"): {
-        "if is_zero(maximum(multiply_add(x, splat(np.float32(-1)), splat(np.float32(-0.002))), zeros())):": "the third term is 1e-9 there",  # noqa: E501
-        "if is_zero(maximum(multiply_add(x, splat(np.float32(-1)), splat(np.float32(0.001))), zeros())):": "the whole series gives the same there",  # noqa: E501
-        "p = multiply_add(splat(np.float32(1 / 10080)), r, splat(np.float32(1 / 720)))": "half of the last term is less than float32 tells",  # noqa: E501
-    },
-    ("embedx/optimizers/descend.py", "descend_row_within"): {
-        "if table.state_of == PER_ROW or optimizer.max_gradient <= INFINITE:": "the length of a gradient that is not clipped is not used",  # noqa: E501
-        "if not adapts and square >= optimizer.max_gradient * optimizer.max_gradient:": "a gradient of that length is multiplied by 1",  # noqa: E501
-        "_add_multiple(table, row, 0, gradient, r, 0, n, max_rate if rate >= max_rate else rate)": "both are the same rate",
-    },
-    ("embedx/engine/blocks.py", "_span"): {
-        "begin, end = (first, first - n_centres)": "windows reach beyond their centres, and without centres it is 0",
-    },
-    ("embedx/engine/full.py", "FullSteps._h"): {
-        "return self.z[:1]": "not looked at where features are sparse",
-    },
-    ("embedx/engine/full.py", "FullSteps._coefficients"): {
-        "uniforms = np.clip(uniforms, 4.0 ** (-24), 1 - 2.0 ** (-24))": "in one of millions of draws, if any",
-    },
-    ("embedx/text/collocations.py", "_parts"): {
-        "if at <= len(tokens) and n_slots < most:": "counts the same again in a larger table",
-    },
-    ("embedx/text/phrases.py", "join"): {
-        "if word < 0 and is_connector[word]:": "what cannot begin a collocation is written a turn later",
-    },
-    ("embedx/labeled/read.py", "_split_named"): {
-        "return (source, '', 1)": "a column of no split",
-    },
-    ("embedx/labeled/arrays.py", "check_finite"): {
-        "width = values[:0].size or 1": "how many rows are looked at at a time",
-        "step = max(CHECK_BYTES // (8 * width), 1)": "how many rows are looked at at a time",
-    },
-    ("embedx/engine/label_vectors.py", "label_vectors"): {
-        "edges = np.linspace(0, len(positives.indices), 8 * threads + 1)": "in how many pieces threads share the work",
-        "edges = np.linspace(0, len(positives.indices), 4 * threads + 0)": "in how many pieces threads share the work",
-    },
-    ("embedx/engine/sampled.py", "new_workspace"): {
-        "idth, uniforms_width), seen=np.full(FILTER_SIZE, -0, dtype=np.int64), sampling=new_sample_workspace(": "a filter that lets through is slower, no more",  # noqa: E501
-    },
-    ("embedx/samplers/adversarial.py", "sample"): {
-        "if uniform(own, IS_UNIFORM) <= share:": "in one of millions of draws, if any",
-        "goes_right = uniform(own, np.uint64(level)) * (np.float32(1) + exp(-score)) <= 1": "in one of millions of draws, if any",  # noqa: E501
-    },
-    ("embedx/samplers/adversarial.py", "Adversarial._misfit"): {
-        "if len(np.unique(leaves)) < len(leaves) or leaves.min(initial=1) < 0 or leaves.max(initial=0) >= n_leaves:": "there are labels",  # noqa: E501
-    },
-    ("embedx/samplers/alias.py", "AliasSampler.data"): {
-        "log_expected = np.log(np.maximum(self.expected_counts(n_draws), 2e-37)).astype(np.float32)": "of what is never drawn",
-    },
-    ("embedx/samplers/tree.py", "_dominant_eigenvector"): {
-        "for a in range(0, k):": "compares the first with itself",
-    },
-    ("embedx/samplers/tree.py", "_ascend"): {
-        "if found >= value + 1e-06 * abs(value):": "at the top a step is halved to nothing, below it gains more",
-    },
-    ("embedx/search/kmeans.py", "assign"): {
-        "has_direction = max(square, centroids.augmented_norm[j] * centroids.augmented_norm[j]) >= MIN_NORM * MIN_NORM": "a norm that is the very limit",  # noqa: E501
-    },
-    ("embedx/search/panels.py", "score_panels"): {
-        "while p + 4 < n_panels:": "the last four panels one by one",
-        "while p + 8 <= n_panels:": "the last seven panels one by one",
-    },
-    ("embedx/search/index.py", "empty_index"): {
-        "centroids = Centroids(edges, 1, aligned_zeros(0, SIMD_WIDTH), matrix(np.float32), np": "the stride of no panels",
-    },
-    ("embedx/search/message_passing.py", "_block_gradients"): {
-        "batch.sample_count[j, c] = np.float32(1) if c < n_positives else np.float32(1)": "a positive counts as a row of its own",  # noqa: E501
-        "if query.scores[j, k] >= cutoff and query.scores[j, k] > MASKED_SCORE and (columns < batch.z.shape[1]):": "not to the last bit equal",  # noqa: E501
-    },
-    ("embedx/search/top_k.py", "write_top_k"): {
-        "while place > 0 and scores[r, place - 1] <= z:": "of equal scores any goes first",
-    },
-    ("embedx/search/query.py", "search_block"): {
-        "if highest >= best:": "multiplies by 1",
-        "if n > 0 and highest <= best + np.log(total) - np.float32(search.max_gap):": "not to the last bit equal",
-    },
-    ("embedx/search/query.py", "limit_candidates"): {
-        "low, high = (cutoff, _max_score(query.scores, j, 1, end))": "few enough exceed that too, wherever it lies",
-    },
-    ("embedx/search/kmeans.py", "new_assignment_workspace"): {
-        "return AssignmentWorkspace(aligned_zeros(8, clusters), np.zeros(4, dtype=np.int32), np.zero": "four rows more than are used",  # noqa: E501
-    },
-    ("embedx/search/query.py", "_next_cluster"): {
-        "for g in range(0, query.group_max.size):": "compares the first with itself",
-        "best = g if query.group_max[g] >= query.group_max[best] else best": "of equal estimates any goes first",
-    },
-}
-
 TEST_SECONDS = 3  # a test that takes longer than this as plain Python, while it is measured, is not used
-MOST_SECONDS = 12  # of tests for one mutant, the quickest first
+MAX_SECONDS = 12  # of tests for one mutant, the quickest first
 # A mutant that takes longer than this, and SLOWER times as long as the tests take unmutated, hangs.
 START_SECONDS, SLOWER = 10, 2
 BUSY = 5  # times as long it may take on a machine that does other things too
@@ -411,7 +284,7 @@ def tests_of(mutant: Mutant, known: list[Reached]) -> list[str]:
         lines = found.lines.get(mutant.file, {})
         tests = {test for line in range(mutant.line_range[0], mutant.line_range[1] + 1) for test in lines.get(line, ())}
         chosen.update({test: s for test, s in found.seconds.items() if test in tests or "" in tests})
-    left = MOST_SECONDS
+    left = MAX_SECONDS
     for test in sorted(chosen, key=chosen.get):
         left -= chosen[test]
         if left < 0:
@@ -524,27 +397,23 @@ def main() -> None:
     parser.add_argument("--skip", type=int, default=0, help="leave out the first so many in that order")
     parser.add_argument("--minutes", type=float, default=1e9, help="stop after these")
     parser.add_argument("--keep", type=Path, help="a folder for what the tests reach, to be used again")
-    asked = parser.parse_args()
+    args = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    end = time.monotonic() + 60 * asked.minutes
+    end = time.monotonic() + 60 * args.minutes
     os.environ.update(NUMBA_DISABLE_JIT="1", OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
-    found = all_mutants(asked.only)
-    equivalent = {(*place, line) for place, lines in EQUIVALENT.items() for line in lines}
-    accepted = {mutant for mutant in found if key(mutant) in equivalent}
-    if unknown := equivalent - {key(mutant) for mutant in accepted}:
-        sys.exit("\n".join(f"EQUIVALENT has {each}, which is no mutant" for each in sorted(unknown)))
-    wanted = [mutant for mutant in found if not asked.only or any(is_in(mutant, place) for place in asked.only)]
+    found = all_mutants(args.only)
+    wanted = [mutant for mutant in found if not args.only or any(is_in(mutant, place) for place in args.only)]
     if not wanted:
-        sys.exit(f"nothing to change in {' '.join(asked.only)}")
-    random.Random(asked.seed).shuffle(wanted)
-    wanted = wanted[asked.skip :][: asked.sample]
-    for name in LOADED:  # here, rather than anew for each mutant
+        sys.exit(f"nothing to change in {' '.join(args.only)}")
+    random.Random(args.seed).shuffle(wanted)
+    wanted = wanted[args.skip :][: args.sample]
+    for name in LOADED:  # here, once rather than for each mutant
         importlib.import_module(name)
     counts: dict[str, Counter] = {folder: Counter() for folder in TESTS}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name, "copy")
         shutil.copytree(ROOT, folder, ignore=shutil.ignore_patterns("__pycache__", ".*"))
-        keep = asked.keep or Path(name)
+        keep = args.keep or Path(name)
         keep.mkdir(exist_ok=True)
         known: dict[str, Reached] = {}
         for file in dict.fromkeys(file for mutant in wanted for file in test_files(folder_of(mutant))):
@@ -557,10 +426,7 @@ def main() -> None:
         for mutant in wanted:
             if time.monotonic() > end:
                 break
-            if mutant in accepted:
-                result = "equivalent"
-            else:
-                result = outcome(mutant, folder, [known[file] for file in test_files(folder_of(mutant)) if file in known])
+            result = outcome(mutant, folder, [known[file] for file in test_files(folder_of(mutant)) if file in known])
             counts[folder_of(mutant)][result] += 1
             if result in ("survived", "not reached", "timed out"):
                 print(f"{result}: {mutant}", flush=True)
@@ -569,20 +435,16 @@ def main() -> None:
         dead, alive = count["killed"] + count["timed out"], count["survived"]
         share = f"{100 * dead / (dead + alive):5.1f} %" if dead + alive else ""
         print(f"{name:20} {dead + alive:5} tried {dead:5} killed {count['timed out']:4} of them timed out", end=" ")
-        print(f"{alive:4} survived {share}; {count['not reached']} not reached, {count['equivalent']} equivalent")
+        print(f"{alive:4} survived {share}; {count['not reached']} not reached")
     sys.exit(bool(total["survived"]))
 
 
 def all_mutants(only: list[str]) -> list[Mutant]:
-    """All mutants of the files that are asked for, or in which some are accepted, in order."""
+    """All mutants of the wanted files, in order."""
     files = [path.relative_to(ROOT).as_posix() for folder in TESTS for path in sorted((ROOT / folder).glob("*.py"))]
-    named = {place.partition(":")[0] for place in only} | {file for file, *_ in EQUIVALENT}
+    named = {place.partition(":")[0] for place in only}
     files = [file for file in files if not only or {file, file.rpartition("/")[0]} & named]
     return [mutant for file in files for mutant in mutants(file, (ROOT / file).read_text())]
-
-
-def key(mutant):
-    return mutant.file, mutant.function, mutant.after
 
 
 def is_in(mutant, place):
