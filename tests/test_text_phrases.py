@@ -16,26 +16,10 @@ from embedx.text.phrases import phrases_of
 from embedx.training.progress import Silent
 
 CONNECTORS = "of,the"
-WORDS = [
-    "bank",
-    "of",
-    "america",
-    "the",
-    "new",
-    "york",
-    "city",
-    "times",
-    "a",
-    "b",
-    "c",
-    "d",
-    "new_york",
-    "york_city",
-    "york_city_times",
-]
+WORDS = ["bank", "of", "america", "the", "new", "york", "city", "times", *"abcdefghijklmnop"]
 CASES = {
     "one pass": {},
-    "a higher threshold": {"phrase_threshold": 0.6},
+    "a higher threshold": {"phrase_threshold": 0.45},
     "npmi": {"phrase_scoring": "npmi", "phrase_threshold": 0.2},
     "connector words": {"connector_words": CONNECTORS},
     "three passes": {"phrases": 3, "connector_words": CONNECTORS},
@@ -45,23 +29,16 @@ CASES = {
 
 
 def a_text(n=1500, seed=0):
-    """Sentences with expressions in them, and words that read like what is joined from others."""
+    """Sentences with expressions in them."""
     rng = random.Random(seed)
     expressions = [
-        "bank of the america",
-        "bank of america",
-        "new york",
-        "new york city",
-        "york city",
-        "a b c",
-        "b c d",
-        "a of c",
-    ]
+        "bank of the america", "bank of america", "new york", "new york city", "york city", "a b c", "b c d", "a of c",
+    ]  # fmt: skip
     sentences = []
     for _ in range(n):
         words = []
         while len(words) < rng.randint(1, 12):
-            words += rng.choice(expressions).split() if rng.random() < 0.4 else [rng.choice([*WORDS, *"efghijklmnop"])]
+            words += rng.choice(expressions).split() if rng.random() < 0.4 else [rng.choice(WORDS)]
         sentences.append(words)
     return sentences
 
@@ -122,9 +99,8 @@ def test_collocations_scores_and_joined_text_are_gensims(case, tmp_path, monkeyp
 
 def test_all_collocations_are_found_and_no_others(tmp_path):
     wanted = settings(connector_words=CONNECTORS)
-    sentences = [[word for word in sentence if "_" not in word] for sentence in SENTENCES]  # which gensim's list takes apart
-    (model,), _ = by_gensim(sentences, wanted)
-    with encode(sentences, TextSettings(), Silent(), tmp_path, wanted) as corpus:
+    (model,), _ = by_gensim(SENTENCES, wanted)
+    with encode(SENTENCES, TextSettings(), Silent(), tmp_path, wanted) as corpus:
         found = {each.joined: each.score for each in phrases_of(corpus).passes[0]}
     assert found == pytest.approx(model.export_phrases())
 
@@ -137,7 +113,7 @@ def test_more_pairs_than_there_is_memory_for_are_an_error(tmp_path, monkeypatch)
         encode(SENTENCES, TextSettings(), Silent(), tmp_path, settings())
 
 
-def test_many_different_connector_words_make_room_for_their_sequences(tmp_path):
+def test_many_different_connector_words_have_many_sequences(tmp_path):
     rng = random.Random(1)
     connectors = [f"c{k}" for k in range(40)]
     sentences = [["x", *rng.choices(connectors, k=2), "y"] for _ in range(3000)]
@@ -148,7 +124,7 @@ def test_many_different_connector_words_make_room_for_their_sequences(tmp_path):
         assert len(phrases_of(corpus)) == len(model.export_phrases()) > 600
 
 
-def test_a_text_of_which_every_pair_is_another_one_makes_room_for_them(tmp_path):
+def test_a_text_without_a_repeated_pair(tmp_path):
     sentences = [[f"w{k}" for k in range(3000)], *[["x", "y"]] * 3]
     wanted = settings(phrase_min_count=1)
     notes = []
@@ -161,12 +137,10 @@ def test_a_text_of_which_every_pair_is_another_one_makes_room_for_them(tmp_path)
     assert any(note.startswith("3,000 different pairs of words, counted in ") for note in notes)
 
 
-def test_pairs_that_read_alike_are_all_found(tmp_path):
+def test_pairs_that_read_alike_become_the_same_word(tmp_path):
     sentences = [["a", "b_c_d"], ["a_b", "c_d"], ["a_b_c", "d"]] * 4
-    wanted = settings(phrase_min_count=1, phrase_threshold=0.01)
-    _, (text,) = by_gensim(sentences, wanted)
-    with encode(sentences, TextSettings(), Silent(), tmp_path, wanted) as corpus:
-        assert as_sentences(corpus) == text == [["a_b_c_d"]] * 12
+    with encode(sentences, TextSettings(), Silent(), tmp_path, settings(phrase_threshold=0.01)) as corpus:
+        assert as_sentences(corpus) == [["a_b_c_d"]] * 12
         assert {each.words for each in phrases_of(corpus).passes[0]} == set(map(tuple, sentences))
 
 

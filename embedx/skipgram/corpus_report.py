@@ -115,10 +115,7 @@ def check(
 
         def watch(source: Source, block: bytes) -> None:
             with explained(home):
-                if block:
-                    inspector.feed(block)
-                else:
-                    inspector.finish_source(source.name)
+                inspector.feed(source.name, block)
 
         with cache.encode(resolve(corpora), text, progress, cache_dir, watch=watch) as corpus:
             own = coverage(corpus.counts, sorted({*MIN_COUNTS, vocabulary.min_count}), vocabulary)
