@@ -1,5 +1,6 @@
 """Vector files written here and opened by the programs whose formats they are, and the other way round."""
 
+import itertools
 import json
 import sys
 import tracemalloc
@@ -39,23 +40,24 @@ def marked(*values):
     return pytest.param(*values, marks=[needs_gensim] if values[0] == "gensim" else [])
 
 
-EACH = [marked(name, dtype) for name in formats.FORMATS for dtype in formats.FORMATS[name].dtypes]
+READ = [name for name in formats.FORMATS if name != "static-embedding"]
+VECTORS = itertools.cycle(model.VECTORS)
+EACH = [marked(name, dtype, next(VECTORS)) for name in READ for dtype in formats.FORMATS[name].dtypes]
 
 
-@pytest.mark.parametrize(("format", "dtype"), EACH)
-@pytest.mark.parametrize("vectors", ["input", "output", "sum"])
+@pytest.mark.parametrize(("format", "dtype", "vectors"), EACH)
 def test_what_is_written_is_read_back(tmp_path, monkeypatch, format, dtype, vectors):
     monkeypatch.setattr("embedx.storage.schema.BLOCK_FLOATS", 25)  # two rows at a time
     given = toy()
     out = export.export(given, format, tmp_path / f"out{suffix(format)}", dtype=dtype, vectors=vectors, top=7)
     found = model.load(out, trust_pickle=True)
-    is_lines = formats.FORMATS[format].ends_words
+    is_lines = formats.FORMATS[format].is_text
     assert found.words == [word.translate({32: "_", 9: "_", 10: "_"}) if is_lines else word for word in WORDS[:7]]
     tables = {"input": given.vectors, "output": given.output_vectors, "sum": given.vectors + given.output_vectors}
     assert_close(found.vectors, tables[vectors][:7], dtype)
     if found.counts is not None:
         np.testing.assert_array_equal(found.counts, given.counts[:7])
-    assert (found.counts is None) == ((is_lines and format != "fasttext") or format == "static-embedding")
+    assert (found.counts is None) == (is_lines and format != "fasttext")
 
 
 def test_the_name_tells_the_format(tmp_path):
@@ -83,10 +85,6 @@ def test_a_format_or_a_model_that_has_it_not_is_told(tmp_path):
             "--vectors sum: this model has no output vectors, which only a model folder keeps",
         ),
         ({"format": "npz", "top": 0}, "--top 0: must be at least 1"),
-        (
-            {"format": "npz", "license": "mit"},
-            "--license applies only with a --format that keeps it: safetensors, parquet, static",
-        ),
         ({"format": "npz", "dtype": "int4"}, r"--dtype int4: did you mean int8\? choose one of float32, float16, int8"),
     ):
         with pytest.raises(EmbedxError, match=complaint):
@@ -95,7 +93,7 @@ def test_a_format_or_a_model_that_has_it_not_is_told(tmp_path):
     tree.arrays["output"] = tree.arrays["output"][1:]
     with pytest.raises(EmbedxError, match=r"--vectors output: the 8 output rows of .* are not those of the words"):
         export.export(tree, "npz", tmp_path / "out", vectors="output")
-    with pytest.raises(EmbedxError, match=r"out.npz.gz: --format npz is not compressed; give a name of a file without .gz"):
+    with pytest.raises(EmbedxError, match=r"out.npz.gz: --format npz is not compressed as .gz; choose another suffix"):
         export.export(tree, None, tmp_path / "out.npz.gz")
     with pytest.raises(EmbedxError, match="the vectors of the model have 0 dimensions"):
         export.export(toy(dim=0), "npz", tmp_path / "out")
@@ -107,9 +105,9 @@ def test_a_format_or_a_model_that_has_it_not_is_told(tmp_path):
 
 @pytest.mark.parametrize("format", [marked(name) for name in formats.FORMATS])
 def test_writing_takes_little_memory_or_one_copy_more_where_a_library_takes_whole_arrays(tmp_path, monkeypatch, format):
-    copies = {"npz": 2, "safetensors": 2, "static-embedding": 2}.get(format, 0)
-    monkeypatch.setattr("embedx.storage.schema.BLOCK_FLOATS", 20_000)
-    given = toy([f"w{k}" for k in range(1000)], dim=1000)
+    copies = {"npz": 2, "safetensors": 2, "static-embedding": 2, "gensim": 1}.get(format, 0)
+    monkeypatch.setattr("embedx.storage.schema.BLOCK_FLOATS", 5_000)
+    given = toy([f"w{k}" for k in range(400)], dim=1000)
     export.export(toy(), format, tmp_path / f"first{suffix(format)}")  # what is imported for it
     tracemalloc.start()
     try:
@@ -150,7 +148,7 @@ def test_safetensors_loads_its_files(tmp_path, dtype):
     from safetensors.numpy import load_file
 
     given = toy()
-    out = export.export(given, "safetensors", tmp_path / "a.safetensors", dtype=dtype, license="cc0-1.0")
+    out = export.export(given, "safetensors", tmp_path / "a.safetensors", dtype=dtype)
     tensors = load_file(out)
     lines = tensors["words"].tobytes().decode().split("\n")[:-1]
     assert lines[:3] == WORDS[:3]
@@ -161,7 +159,6 @@ def test_safetensors_loads_its_files(tmp_path, dtype):
     assert_close(vectors, given.vectors, dtype)
     with safe_open(out, "numpy") as opened:
         about = opened.metadata()
-    assert about["license"] == "cc0-1.0"
     assert json.loads(about["settings"])["window"] == 5
 
 
@@ -205,10 +202,10 @@ def test_parquet_of_other_programs_has_lists_of_any_kind(tmp_path):
     assert found.words == ["a", "b"]
     np.testing.assert_array_equal(found.vectors, [[1, 2], [3, 4]])
     for columns, complaint in (
-        ({"word": ["a", "b"], "vector": [[1.0], [1.0, 2.0]]}, "vectors of different lengths after row 0"),
-        ({"word": ["a", None], "vector": [[1.0], [2.0]]}, "the column `word` has empty cells after row 0"),
-        ({"word": ["a", "b"], "vector": [[1.0], [None]]}, "a vector has empty places after row 0"),
-        ({"word": ["a"], "vector": [["x"]]}, r"the column `vector` is .*, and no lists of numbers"),
+        ({"word": ["a", "b"], "vector": [[1.0], [1.0, 2.0]]}, "vectors of different lengths"),
+        ({"word": ["a", None], "vector": [[1.0], [2.0]]}, "the column `word` has empty cells"),
+        ({"word": ["a", "b"], "vector": [[1.0], [None]]}, "the vector of 'b' is not finite"),
+        ({"word": ["a"], "vector": [["x"]]}, "`vectors` is object"),
         ({"word": [1], "vector": [[1.0]]}, "the column `word` is 'int64', and not text"),
         ({"word": ["a"], "v": [[1.0]]}, "no column `vector`, but 'word, v'"),
         ({"word": ["a"], "vector": [[float("nan")]]}, "the vector of 'a' is not finite"),
@@ -220,8 +217,8 @@ def test_parquet_of_other_programs_has_lists_of_any_kind(tmp_path):
 
 def test_parquet_that_claims_too_much_takes_no_memory(tmp_path, monkeypatch):
     out = export.export(toy(), None, tmp_path / "a.parquet")
-    monkeypatch.setattr("embedx.vectors.formats.parquet.available_memory", lambda: 4 * 9 * 12 - 1)
-    with pytest.raises(EmbedxError, match=r"a.parquet: 108 numbers do not fit into memory; write fewer words"):
+    monkeypatch.setattr("embedx.vectors.formats.contract.available_memory", lambda: 4 * 9 * 12 - 1)
+    with pytest.raises(EmbedxError, match=r"a.parquet: takes 0.4 kB, more memory than there is; write fewer words"):
         model.load(out)
 
 
@@ -283,7 +280,7 @@ SENTENCE = "The naïve, THE </s> unheard of"  # three words of the model, one of
 
 def folder_of_sentences(tmp_path, dtype="float32"):
     given = toy()
-    return given, export.export(given, "static-embedding", tmp_path / "sentences", dtype=dtype, license="cc-by-4.0")
+    return given, export.export(given, "static-embedding", tmp_path / "sentences", dtype=dtype)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
@@ -312,37 +309,17 @@ def test_sentence_transformers_embeds_sentences(tmp_path, dtype):
     np.testing.assert_allclose(found * 6, expected, atol=2e-2 if dtype == "float16" else 1e-5)  # three words are not known
 
 
-def test_the_card_tells_data_settings_scores_and_licence(tmp_path):
+def test_the_card_has_data_settings_and_scores(tmp_path):
     from huggingface_hub import ModelCard
 
     _, folder = folder_of_sentences(tmp_path)
     card = ModelCard.load(folder / "README.md")
-    assert card.data.license == "cc-by-4.0"
     assert card.data.to_dict()["library_name"] == "sentence-transformers"
-    assert "9 words, 12 dimensions, float32, trained by the objective `ns`" in card.text
-    for line in ('| sources | ["corpus.txt"] |', "| mean log-likelihood of held-out text, nats | -8.5 |", "| window | 5 |"):
+    assert "9 words, 12 dimensions, float32" in card.text
+    for line in ('| sources | ["corpus.txt"] |', '| heldout | {"log_likelihood": -8.5, "pairs": 9} |', "| window | 5 |"):
         assert line in card.text
-    assert "Licence: cc-by-4.0" in card.text
-
-
-def test_a_folder_of_model2vec_is_read(tmp_path):
-    from model2vec import StaticModel
-    from tokenizers import Tokenizer
-    from tokenizers.models import WordPiece
-
-    vectors = toy().vectors[:3]
-    tokenizer = Tokenizer(WordPiece({"[UNK]": 0, "a": 1, "##b": 2}, unk_token="[UNK]"))
-    StaticModel(np.ascontiguousarray(vectors), tokenizer, {}).save_pretrained(tmp_path / "m")
-    found = model.load(tmp_path / "m")
-    assert found.words == ["[UNK]", "a", "##b"]
-    np.testing.assert_array_equal(found.vectors, vectors)
-
-
-def test_a_word_that_looks_like_the_unknown_one_keeps_its_vector(tmp_path):
-    given = toy(["[UNK]", "a", "b"])
-    found = model.load(export.export(given, "static-embedding", tmp_path / "s"))
-    assert found.words == ["[UNK]", "a", "b"]
-    np.testing.assert_array_equal(found.vectors, given.vectors)
+    with pytest.raises(EmbedxError, match="not a model folder"):
+        model.load(folder)
 
 
 # ---- overwriting
@@ -356,7 +333,8 @@ def test_a_folder_is_replaced_only_if_all_in_it_was_written_here(tmp_path, forma
     with pytest.raises(EmbedxError, match="folder: exists already; add --overwrite"):
         export.export(given, format, out)
     export.export(toy(WORDS[:3]), format, out, overwrite=True)
-    assert model.load(out).words == WORDS[:3]
+    words = json.loads((out / "tokenizer.json").read_text())["model"]["vocab"] if format != "embedx" else model.load(out).words
+    assert list(words)[:3] == WORDS[:3]
     other = tmp_path / "photos"
     other.mkdir()
     (other / "cat.jpg").write_bytes(b"meow")
@@ -364,7 +342,7 @@ def test_a_folder_is_replaced_only_if_all_in_it_was_written_here(tmp_path, forma
         EmbedxError, match=f"photos: holds files that --format {format} does not write, so it is not overwritten"
     ):
         export.export(given, format, other, overwrite=True)
-    with pytest.raises(EmbedxError, match="folder: is a folder; give the name of a file"):
+    with pytest.raises(EmbedxError, match="folder: is a folder, a pipe or a device; give the name of a file"):
         export.export(given, "npz", out, overwrite=True)
     assert sorted(each.name for each in tmp_path.iterdir()) == ["folder", "photos"]
     assert (other / "cat.jpg").exists()
@@ -394,13 +372,13 @@ TWO = np.array(["a", "b"])
     ("arrays", "complaint"),
     [
         ({"words": TWO}, "`vectors` is missing"),
-        ({"vectors": ONES}, "holds no array `words`, but 'vectors'"),
-        ({"words": np.arange(2), "vectors": ONES}, r"`words` is int64 \(2,\), and not text"),
-        ({"words": TWO[:1], "vectors": ONES}, r"`vectors` is float32 \(2, 3\), where \(1, dim\) should be"),
+        ({"vectors": ONES}, "no text in an array `words`, but 'vectors'"),
+        ({"words": np.arange(2), "vectors": ONES}, r"no text in an array `words`, which is int64 \(2,\)"),
+        ({"words": TWO[:1], "vectors": ONES}, r"`vectors` is float32 \(2, 3\) and not \(1, dim\)"),
         ({"words": TWO, "vectors": ONES.astype(np.int8)}, "`vectors` is int8 .*, of floats, or of int8 beside `scale`"),
         ({"words": TWO, "vectors": ONES.astype(np.int8), "scale": np.ones(3)}, r"`scale` is float64 \(3,\) for 2 words"),
         ({"words": TWO, "vectors": ONES * np.nan}, "the vector of 'a' is not finite"),
-        ({"words": np.array(["a", "\ud800"]), "vectors": ONES}, "word 2, .* is no valid Unicode"),
+        ({"words": np.array(["a", "\ud800"]), "vectors": ONES}, "the word .* is no valid Unicode"),
         ({"words": TWO.astype(object), "vectors": ONES}, "no readable .npz of word vectors .*Object arrays cannot be loaded"),
     ],
 )
@@ -415,8 +393,8 @@ def test_an_npz_by_columns_is_read(tmp_path):
 
 def test_an_npz_that_claims_too_much_takes_no_memory(tmp_path, monkeypatch):
     path = npz(tmp_path, words=TWO, vectors=ONES)
-    monkeypatch.setattr("embedx.vectors.formats.npz.available_memory", lambda: 20)
-    with pytest.raises(EmbedxError, match=r"a.npz: its arrays take 0.0 GB, more memory than there is"):
+    monkeypatch.setattr("embedx.vectors.formats.contract.available_memory", lambda: 20)
+    with pytest.raises(EmbedxError, match=r"a.npz: takes .*, more memory than there is"):
         model.load(path)
 
 
@@ -437,13 +415,13 @@ WORD = {"dtype": "U8", "shape": [2], "data_offsets": [4, 6]}
         (tensors({"words": {"dtype": "U8", "shape": [-1], "data_offsets": [0, 2]}}, b"a\n"), "no readable safetensors"),
         (tensors({"words": 3}), "no readable safetensors"),
         (b"\xff\0\0\0\0\0\0\0{", "no readable safetensors"),
-        (tensors({}), "holds no tensor `words`"),
+        (tensors({}), "no UTF-8 in a tensor `words` of uint8"),
         (tensors({"words": ALONE}, b"ab"), "`words` is cut short within its last line"),
         (tensors({"words": ALONE}, b"\xff\n"), "`words` is no UTF-8 at byte 0"),
         (tensors({"words": ALONE}, b"a\n"), "`vectors` is missing"),
         (
             tensors({"words": WORD, "vectors": {"dtype": "I32", "shape": [1, 1], "data_offsets": [0, 4]}}, b"\0\0\x80?a\n"),
-            r"`vectors` is int32 \(1, 1\), where \(1, dim\) should be, of floats",
+            r"`vectors` is int32 \(1, 1\) and not \(1, dim\), of floats",
         ),
         (
             tensors({"words": WORD, "vectors": {"dtype": "F32", "shape": [1, 1], "data_offsets": [0, 4]}}, b"\0\0\xc0\x7fa\n"),
@@ -451,7 +429,7 @@ WORD = {"dtype": "U8", "shape": [2], "data_offsets": [4, 6]}
         ),
         (
             tensors({"words": WORD, "vectors": {"dtype": "F16", "shape": [2, 1], "data_offsets": [0, 4]}}, b"\0\0\0\0a\n"),
-            r"`vectors` is float16 \(2, 1\), where \(1, dim\) should be",
+            r"`vectors` is float16 \(2, 1\) and not \(1, dim\)",
         ),
     ],
 )
@@ -459,23 +437,6 @@ def test_safetensors_that_cannot_be_are_told(tmp_path, content, complaint):
     (tmp_path / "a.safetensors").write_bytes(content)
     with pytest.raises(EmbedxError, match=f"a.safetensors: {complaint}"):
         model.load(tmp_path / "a.safetensors")
-
-
-@pytest.mark.parametrize(
-    ("tokenizer", "complaint"),
-    [
-        ("{", "no readable tokenizer"),
-        ("[]", "no readable tokenizer"),
-        ('{"model": {"vocab": {"a": 0, "b": 2}}}', "no readable tokenizer .*gaps"),
-        ('{"model": {"vocab": {"a": 0, "b": "x"}}}', "no readable tokenizer"),
-        ('{"model": {"vocab": {"a": 0, "b": 1}}}', r"`vectors` is float32 \(\d+, \d+\), where \(2, dim\) should be"),
-    ],
-)
-def test_a_damaged_folder_of_sentences_is_told(tmp_path, tokenizer, complaint):
-    _, folder = folder_of_sentences(tmp_path)
-    (folder / "tokenizer.json").write_text(tokenizer)
-    with pytest.raises(EmbedxError, match=f"sentences/.*: {complaint}"):
-        model.load(folder)
 
 
 def test_a_format_that_is_read_at_many_places_has_to_be_a_plain_file(tmp_path):
@@ -489,4 +450,3 @@ def test_a_format_that_is_read_at_many_places_has_to_be_a_plain_file(tmp_path):
 
 def test_every_format_says_what_it_is():
     assert [name for name, each in formats.FORMATS.items() if not (each.meaning and each.programs and each.dtypes)] == []
-    assert formats.markdown_table().count("\n") == len(formats.FORMATS) + 1

@@ -242,7 +242,7 @@ while True:
 def test_killed_at_any_time_a_whole_model_remains(tmp_path):
     folder = tmp_path / "m"
     rng = np.random.default_rng(5)
-    for _ in range(5):
+    for _ in range(3):
         process = subprocess.Popen([sys.executable, "-c", SAVE_FOREVER, str(folder)], stdout=subprocess.PIPE)
         process.stdout.readline()
         time.sleep(rng.uniform(0, 0.02))

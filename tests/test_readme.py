@@ -97,7 +97,11 @@ def test_the_table_of_objectives_is_the_registry():
 
 
 def test_the_table_of_formats_is_the_registry():
-    assert formats.markdown_table() in WORDS_PAGE, "paste what `embedx.vectors.formats.markdown_table()` gives"
+    for name, each in formats.FORMATS.items():
+        suffixes = " ".join(f"`{suffix}`" for suffix in each.suffixes) or "-"
+        needs = f"`embedx[{each.extra}]`" if each.extra else "-"
+        row = (f"`{name}`", suffixes, each.meaning, each.programs, ", ".join(each.dtypes), needs)
+        assert f"| {' | '.join(row)} |" in WORDS_PAGE
 
 
 @pytest.fixture(scope="module")

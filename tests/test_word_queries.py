@@ -46,11 +46,9 @@ def test_numbers_are_those_of_gensim(ours, theirs):
 
 
 @needs_gensim
-@pytest.mark.parametrize("queries", [1, 7, 256])
-@pytest.mark.parametrize("floats", [100, 1 << 22])
-def test_many_queries_are_answered_as_one_by_one(ours, theirs, monkeypatch, queries, floats):
-    monkeypatch.setattr(model, "QUERIES", queries)
-    monkeypatch.setattr(model, "BLOCK_FLOATS", floats)  # a block of a few words, or all
+@pytest.mark.parametrize("cosines", [1, 700, 1 << 22])
+def test_many_queries_are_answered_as_one_by_one(ours, theirs, monkeypatch, cosines):
+    monkeypatch.setattr(model, "MAX_COSINES", cosines)  # one or two queries at a time, or all
     asked = ["w3", ours["w4"], "w299", np.ones(20), "w3"]
     found = ours.most_similar_batch(asked, top_k=6)
     assert len(found) == len(asked)

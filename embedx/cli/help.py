@@ -20,6 +20,7 @@ REMOVED = {  # options of earlier versions, with what to write now
     "--query": "write --scored-fraction for `embedx predict`, --set scored-fraction=VALUE for training",
     "--keep": "write --set candidate-fraction=VALUE",
     "--tau": "write --set min-coefficient=VALUE",
+    "--license": "write the licence into README.md of the exported folder",
 }
 
 

@@ -4,21 +4,19 @@ Files are written in a folder beside their place, OUT.partial-XXXXXXXX, until th
 at a time.
 """
 
+import os
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import smart_open
-from smart_open import compression
-
 from embedx.errors import EmbedxError
-from embedx.settings import Settings, check_used, param
-from embedx.storage import locks
-from embedx.storage.atomic import beside, leftovers, sync, sync_folder
+from embedx.settings import Settings, param
+from embedx.storage.atomic import beside, sync, sync_folder
 from embedx.training.progress import Progress, Silent
 from embedx.vectors import formats
-from embedx.vectors.formats.contract import DTYPES, WHITE_SPACE, Format, Rows, Table
+from embedx.vectors.formats.contract import COMPRESSED, DTYPES, WHITE_SPACE, Format, Rows, Table, write_pieces
 from embedx.vectors.model import VECTORS, WordVectors
 
 
@@ -40,10 +38,6 @@ class ExportSettings(Settings):
     )
     top: int | None = param(None, "write the first N words, which are the most frequent", at_least=1)
     vectors: str = param("input", "the vectors of words, those of the output layer, or their `sum`", choices=VECTORS)
-    license: str = param(
-        "unknown",
-        "licence of the vectors, such as cc-by-4.0: in the model card of static-embedding, metadata of safetensors and parquet",
-    )
 
 
 def export(
@@ -56,14 +50,11 @@ def export(
 ) -> Path:
     """Write the word vectors of `model` as the file or folder `out`, compressed if its suffix says so, and return its path.
 
-    `options` are the other settings of `ExportSettings`, by name. `out` appears when it is complete; what killed exports left
-    beside it is deleted. Raises EmbedxError if it exists, cannot be written or cannot hold the vectors, or if two words would
-    become one.
+    `options` are the other settings of `ExportSettings`, by name. `out` appears when it is complete. Raises EmbedxError if it
+    exists, cannot be written or cannot hold the vectors, or if two words would become one.
     """
     settings = ExportSettings(format=format, **options)
     chosen = formats.FORMATS[settings.format or formats.of_name(out)]
-    able = ", ".join(name for name, each in formats.FORMATS.items() if each.keeps_license)
-    check_used(options, [("license", chosen.keeps_license, f"a --format that keeps it: {able}")])
     _check_place(out, chosen, overwrite)
     table = _table(model, chosen, settings, progress or Silent())
     return _put(out, lambda path: chosen.write(path, table))
@@ -77,14 +68,8 @@ def export_vocabulary(model: WordVectors, out: Path, overwrite: bool = False) ->
     if model.counts is None:
         raise EmbedxError(f"{out}: the model has no counts of its words")
     check_free(out, overwrite)
-    rows = zip(writable(model.words, Silent()), model.counts.tolist(), strict=True)
-
-    def write(path: Path) -> None:
-        suffix = out.suffix if out.suffix in compression.get_supported_extensions() else "disable"
-        with smart_open.open(str(path), "wb", compression=suffix) as stream:
-            stream.writelines(f"{word} {count}\n".encode() for word, count in rows)
-
-    return _put(out, write)
+    rows = zip(_writable(model.words, Silent()), model.counts.tolist(), strict=True)
+    return _put(out, lambda path: write_pieces(path, (f"{word} {count}\n".encode() for word, count in rows)))
 
 
 def check_free(out: Path, overwrite: bool) -> None:
@@ -93,60 +78,56 @@ def check_free(out: Path, overwrite: bool) -> None:
 
 
 def _put(out: Path, write: Callable[[Path], None]) -> Path:
-    """Call `write` with a place beside `out`, then move what it wrote to `out`; return `out`."""
+    """Call `write` with a path in a new folder beside `out`, then move what it wrote to `out`; return `out`."""
     place = out.resolve()  # where links lead to
-    partial, lock = beside(place, "partial"), None
+    partial = beside(place, "partial")
+    old = partial / "old"
     try:
         partial.mkdir()
-        lock = locks.mark(partial)
-        new = partial / "new"  # apart from the mark of the folder
-        new.mkdir()
-        write(new / out.name)
-        _sync(new)
-        _put_in_place(new, out.name, place, partial / "old")
+        (partial / "new").mkdir()
+        write(partial / "new" / out.name)
+        _sync(partial / "new")
+        if place.is_dir():
+            place.rename(old)
+        for each in sorted((partial / "new").iterdir(), key=lambda file: file.name == out.name):  # what needs the others last
+            each.replace(place.with_name(place.name + each.name.removeprefix(out.name)))
         sync_folder(place.parent)
     except OSError as error:
         raise EmbedxError(f"{out}: cannot be written: {error.strerror or error}; name another file") from error
     finally:
-        locks.remove(partial, lock)
-    for left in leftovers(place, "partial"):
-        locks.remove_if_left(left)
+        if os.path.exists(old) and not place.exists():
+            old.rename(place)
+        shutil.rmtree(partial, ignore_errors=True)
     return out
 
 
-def _put_in_place(new: Path, name: str, place: Path, old: Path) -> None:
-    """Move what was written as `name` in the folder `new` to its place; a folder that is there is moved to `old` first."""
-    if place.is_dir():
-        place.rename(old)
-    try:
-        for each in sorted(new.iterdir(), key=lambda file: file.name == name):  # the file that needs the others last
-            each.replace(place.with_name(place.name + each.name.removeprefix(name)))
-    except OSError:
-        if old.exists() and not place.exists():
-            old.rename(place)
-        raise
+def _sync(folder: Path) -> None:
+    """Have the disk hold all files in the folder, so that they survive a power cut after they are moved."""
+    for each in (*folder.rglob("*"), folder):
+        if each.is_dir():
+            sync_folder(each)
+        else:
+            with each.open("rb") as written:
+                sync(written)
 
 
-def _check_place(out: Path, format: type[Format], overwrite: bool) -> None:
+def _check_place(out: Path, format: Format, overwrite: bool) -> None:
     """Raise EmbedxError if the format cannot be written there."""
-    kind = "folder" if format.is_folder else "file"
-    if out.is_dir() and not format.is_folder:
-        raise EmbedxError(f"{out}: is a folder; give the name of a file")
-    if out.exists() and not (out.is_file() or out.is_dir()):
-        raise EmbedxError(f"{out}: a pipe or a device, which is not replaced by a file; give the name of a file")
-    if out.exists() and not overwrite:
+    if out.suffix in (*COMPRESSED, ".zst") and not (format.is_text and out.suffix in COMPRESSED):
+        raise EmbedxError(f"{out}: --format {format.name} is not compressed as {out.suffix}; choose another suffix, or none")
+    if not out.exists():
+        return
+    if not (out.is_file() or out.is_dir()) or (out.is_dir() and not format.is_folder):
+        raise EmbedxError(f"{out}: is a folder, a pipe or a device; give the name of a file")
+    if not overwrite:
         raise EmbedxError(f"{out}: exists already; add --overwrite, or choose another name")
-    if out.exists() and format.is_folder and not (out.is_dir() and format.is_own_folder(out)):
+    if format.owns is not None and not (out.is_dir() and format.owns(out)):
         raise EmbedxError(
             f"{out}: holds files that --format {format.name} does not write, so it is not overwritten; choose another name"
         )
-    if out.suffix == ".zst":
-        raise EmbedxError(f"{out}: .zst is not written; use .gz, .bz2 or .xz, or no suffix")
-    if not format.is_packed and out.suffix in compression.get_supported_extensions():
-        raise EmbedxError(f"{out}: --format {format.name} is not compressed; give a name of a {kind} without {out.suffix}")
 
 
-def _table(model: WordVectors, format: type[Format], settings: ExportSettings, progress: Progress) -> Table:
+def _table(model: WordVectors, format: Format, settings: ExportSettings, progress: Progress) -> Table:
     """The table to write. Raises EmbedxError if the model lacks it, or the format cannot hold it."""
     if settings.dtype not in format.dtypes:
         able = ", ".join(name for name, each in formats.FORMATS.items() if settings.dtype in each.dtypes)
@@ -155,26 +136,22 @@ def _table(model: WordVectors, format: type[Format], settings: ExportSettings, p
     if not model.vector_size:
         raise EmbedxError("the vectors of the model have 0 dimensions, so that there is nothing to write")
     n = len(model) if settings.top is None else min(settings.top, len(model))
-    words, outputs = model.words[:n], model.output_vectors
-    subwords = model.subwords if format.has_ngrams and settings.vectors == "input" else None
-    if subwords is not None and (wrong := next((word for word in words if WHITE_SPACE.search(word)), None)) is not None:
+    words = model.words[:n]
+    has_ngrams = format.has_ngrams and settings.vectors == "input" and model.subwords is not None
+    if has_ngrams and (wrong := next((word for word in words if WHITE_SPACE.search(word)), None)) is not None:
         raise EmbedxError(f"the word {wrong!r} has white space, without which its n-grams would be others in fastText")
     return Table(
-        writable(words, progress) if format.ends_words else words,
+        _writable(words, progress) if format.is_text else words,
         Rows(n, *tables),
         None if model.counts is None else model.counts[:n],
-        own=model.arrays.get("word_part", model.vectors)[:n] if subwords is not None else None,
-        subwords=subwords,
-        outputs=outputs[:n] if outputs is not None and len(outputs) == len(model) else None,
-        dtype=settings.dtype,
-        settings=model.settings,
-        facts=model.facts,
-        license=settings.license,
-        progress=progress,
+        model,
+        settings.dtype,
+        has_ngrams,
+        progress,
     )
 
 
-def writable(words: Sequence[str], progress: Progress) -> Sequence[str]:
+def _writable(words: Sequence[str], progress: Progress) -> Sequence[str]:
     """`words` with `_` for each white-space character (of ASCII: readers end words at no other)."""
     changed = {word: WHITE_SPACE.sub("_", word) for word in words if not word or WHITE_SPACE.search(word)}
     if not changed:
@@ -190,13 +167,3 @@ def writable(words: Sequence[str], progress: Progress) -> Sequence[str]:
         taken.add(name)
     progress.note(f"white space within {len(changed):,} words is written as `_`")
     return [changed.get(word, word) for word in words]
-
-
-def _sync(folder: Path) -> None:
-    """Synchronise all files in the folder to the disk, so that they survive a power cut after the rename."""
-    for each in folder.rglob("*"):
-        if each.is_file():
-            with each.open("rb") as written:
-                sync(written)
-    for each in (folder, *(each for each in folder.rglob("*") if each.is_dir())):
-        sync_folder(each)

@@ -28,7 +28,7 @@ from embedx.settings import MOST_PASSES, PhraseSettings
 from embedx.storage.folder import DESCRIPTION, Folder, blamed_on, damaged, present
 from embedx.storage.folder import read as read_folder
 from embedx.storage.folder import save as save_folder
-from embedx.storage.schema import BLOCK_FLOATS, Array, FolderSchema, Names, Value, row_blocks
+from embedx.storage.schema import Array, FolderSchema, Names, Value, row_blocks
 from embedx.text.ngrams import ngrams
 from embedx.text.phrase_list import Collocation, Phrases
 from embedx.training.progress import Progress, Silent
@@ -37,7 +37,7 @@ from embedx.vectors.subwords import Subwords, check
 
 TASK = "skipgram"
 VECTORS = ("input", "output", "sum")  # of a word: see `WordVectors.of`
-QUERIES = 256  # at a time
+MAX_COSINES = 1 << 25  # at a time: 128 MB
 OF_SUBWORDS = ("word_part", "ngram", "ngram_bucket")
 PASSES = [f"phrases{k}" for k in range(1, MOST_PASSES + 1)]
 SCHEMA = FolderSchema(
@@ -144,19 +144,14 @@ class WordVectors:
 
         In a model with subwords a word that was never seen has a vector too, if one of its n-grams has.
         """
-        if isinstance(word, str):
-            row = self._index.get(word)
-            return self._unseen(word) if row is None else np.asarray(self.vectors[row])
-        if all(each in self._index for each in word):
-            return self.vectors[[self._index[each] for each in word]]
-        return np.array([self[each] for each in word], np.float32)
-
-    def _unseen(self, word: str) -> np.ndarray:
-        """The vector that a word outside the vocabulary has by its n-grams. A KeyError if it has none."""
-        made = self.subwords.vector(word) if self.subwords is not None else None
-        if made is None:
+        if not isinstance(word, str):
+            return np.array([self[each] for each in word], np.float32).reshape(-1, self.vector_size)
+        if word in self._index:
+            return np.asarray(self.vectors[self._index[word]])
+        vector = self.subwords.vector(word) if self.subwords is not None else None
+        if vector is None:
             raise self._unknown(word)
-        return made
+        return vector
 
     @property
     def key_to_index(self) -> Mapping[str, int]:
@@ -175,10 +170,9 @@ class WordVectors:
 
     def index(self, word: str) -> int:
         """The row of `word`. A KeyError for an unknown word names words that look like it."""
-        try:
-            return self._index[word]
-        except KeyError:
-            raise self._unknown(word) from None
+        if word not in self._index:
+            raise self._unknown(word)
+        return self._index[word]
 
     def _unknown(self, word: str) -> UnknownWordError:
         similar = self._lookalikes(word)
@@ -237,44 +231,30 @@ class WordVectors:
             for item in items:
                 query += sign * (self._unit(item) if isinstance(item, str) else item)
         excluded = {self._index[item] for item in plus + minus if isinstance(item, str) and item in self._index}
-        return self._nearest(unit(query)[None], [excluded], top_k)[0]
+        return self._nearest([unit(query)], [excluded], top_k)[0]
 
     def most_similar_batch(
         self, queries: Sequence[str | np.ndarray] | np.ndarray, top_k: int = 10
     ) -> list[list[tuple[str, float]]]:
-        """The result of `most_similar` for each query by itself, a word or a vector (or a row of an array).
+        """The result of `most_similar` for each query by itself, a word or a vector (or a row of an array)."""
+        units = [self._unit(each) if isinstance(each, str) else unit(each) for each in queries]
+        return self._nearest(units, [{self.index(each)} if isinstance(each, str) else set() for each in queries], top_k)
 
-        Takes memory for some millions of cosines, however many words and queries there are.
-        """
-        found: list[list[tuple[str, float]]] = []
-        for start in range(0, len(queries), QUERIES):
-            some = queries[start : start + QUERIES]
-            units = np.array([self._unit(each) if isinstance(each, str) else unit(each) for each in some], np.float32)
-            found += self._nearest(units, [{self.index(each)} if isinstance(each, str) else set() for each in some], top_k)
-        return found
-
-    def _nearest(self, units: np.ndarray, excluded: Sequence[set[int]], top_k: int) -> list[list[tuple[str, float]]]:
-        """The words with the largest cosines to each of some unit vectors (n, dim), but for the excluded rows of each."""
+    def _nearest(self, units: Sequence[np.ndarray], excluded: Sequence[set[int]], top_k: int) -> list[list[tuple[str, float]]]:
+        """The words with the largest cosines to each of some unit vectors (dim,), but for the excluded rows of each."""
         if top_k < 0:
             raise EmbedxError(f"top_k {top_k}: must be at least 0")
-        k = min(top_k + max(map(len, excluded), default=0), len(self)) if top_k else 0
-        best = np.empty((len(units), 0), np.float32)
-        rows = np.empty((len(units), 0), np.int64)
-        step = max(1, BLOCK_FLOATS // max(len(units), self.vector_size, 1))
-        for start in range(0, len(self) if k else 0, step):
-            block = units @ self.vectors[start : start + step].T / self._norms[start : start + step]
-            best = np.hstack([best, block])
-            rows = np.hstack([rows, np.broadcast_to(np.arange(start, start + block.shape[1]), block.shape)])
-            kept = np.argpartition(-best, min(k, best.shape[1]) - 1, axis=1)[:, :k]
-            best, rows = np.take_along_axis(best, kept, 1), np.take_along_axis(rows, kept, 1)
-        order = np.lexsort((rows, -best), axis=1)
-        best, rows = np.take_along_axis(best, order, 1), np.take_along_axis(rows, order, 1)
-        return [
-            [(self.words[row], cosine) for row, cosine in zip(of.tolist(), cosines.tolist(), strict=True) if row not in own][
-                :top_k
-            ]
-            for of, cosines, own in zip(rows, best, excluded, strict=True)
-        ]
+        found = []
+        step = max(1, MAX_COSINES // len(self))
+        for start in range(0, len(units) if top_k else 0, step):
+            cosines = np.array(units[start : start + step], np.float32) @ self.vectors.T / self._norms
+            for row, own in zip(cosines, excluded[start : start + step], strict=True):
+                row[list(own)] = -np.inf
+                n = min(top_k, len(self) - len(own))
+                best = np.argpartition(-row, max(n - 1, 0))[:n]
+                best = best[np.lexsort((best, -row[best]))]
+                found.append([(self.words[k], float(row[k])) for k in best.tolist()])
+        return found if top_k else [[] for _ in units]
 
     def _unit(self, word: str) -> np.ndarray:
         return unit(self[word])
@@ -293,14 +273,9 @@ class WordVectors:
         """Up to three words that differ from `word` by case, else by a letter or two."""
         folded = word.casefold()
         variants = [other for other in self.words if other.casefold() == folded]
-        if variants:
-            return variants[:3]
         # difflib takes seconds for a large vocabulary; those that begin alike and are about as long are few.
-        near: dict[str, str] = {}
-        for other in self.words[:200_000]:
-            if other[:1].casefold() == folded[:1] and abs(len(other) - len(word)) <= 2:
-                near.setdefault(other.casefold(), other)
-        return [near[match] for match in difflib.get_close_matches(folded, near, n=3, cutoff=0.75)]
+        near = [w for w in self.words if w[:1].casefold() == folded[:1] and abs(len(w) - len(word)) <= 2]
+        return variants[:3] or difflib.get_close_matches(folded, near, n=3, cutoff=0.7)
 
 
 def unit(vector: np.ndarray) -> np.ndarray:
@@ -323,7 +298,7 @@ def load(path: str | Path, progress: Progress | None = None, trust_pickle: bool 
     Raises EmbedxError, naming the file and a remedy, for whatever is missing, damaged or too new.
     """
     folder = present(Path(path))
-    if os.path.isdir(folder) and (os.path.exists(folder / DESCRIPTION) or formats.format_of_folder(folder) is None):
+    if os.path.isdir(folder):
         return load_folder(Path(path))
     found = formats.read(path, progress or Silent(), trust_pickle)
     arrays = {"input": found.vectors} | ({} if found.own is None else {"word_part": found.own})

@@ -25,7 +25,6 @@ from embedx.text.sources import resolve
 from embedx.vectors import model
 from embedx.vectors.export import export
 from embedx.vectors.formats import FORMATS
-from embedx.vectors.formats.contract import Rows, Table
 from embedx.vectors.model import load_folder
 from embedx.vectors.subwords import Subwords
 
@@ -192,18 +191,6 @@ def written(format):
             return out.read_bytes() if out.is_file() else b""
 
     return content
-
-
-def of_sentences(folder, rng):
-    """A folder that embeds sentences, of which one file is changed."""
-    vectors = np.random.default_rng(rng.randrange(9)).normal(size=(9, 3)).astype(np.float32)
-    words = model.WordVectors([f"w{n}" for n in range(9)], {"input": vectors})
-    out = export(words, "static-embedding", folder / "given", dtype=rng.choice(("float32", "float16")))
-    file = out / rng.choice(("model.safetensors", "tokenizer.json"))
-    data = file.read_bytes()
-    is_json = file.suffix == ".json" and rng.random() < 0.6
-    file.write_bytes(changed_json(rng, data) if is_json else mutated(rng, data, rng.choice(CONTENTS)(rng)))
-    return functools.partial(check_vectors, out)
 
 
 def recipe(rng):
@@ -415,8 +402,10 @@ def fasttext_bin(rng):
     spec, values = NGrams(2, 3, n_buckets), np.random.default_rng(0)
     words = ["the", "cat", "日本", "naïve"]
     own, rows, outputs = (values.normal(size=(n, dim)).astype(np.float32) for n in (4, n_buckets, 4))
-    table = Table(words, Rows(4, own), np.array([9, 5, 3, 1]), own=own, subwords=Subwords(spec, rows, None), outputs=outputs)
-    data = bytearray(b"".join(FORMATS["fasttext"].pieces(table)))
+    arrays, counts = {"input": own, "word_part": own, "output": outputs}, np.array([9, 5, 3, 1])
+    given = model.WordVectors(words, arrays, counts=counts, subwords=Subwords(spec, rows, None))
+    with tempfile.TemporaryDirectory() as folder:
+        data = bytearray(export(given, "fasttext", Path(folder) / "x").read_bytes())
     if rng.random() < 0.5:
         at, value = 4 * rng.randrange(1, 23), rng.choice((-1, 0, 1, 2, 3, 7, 2**31 - 1, -(2**31)))
         data[at : at + 4] = struct.pack("<i", value)
@@ -445,7 +434,6 @@ TARGETS = {
     "vectors-npz": file_of(written("npz"), check_vectors),
     "vectors-safetensors": file_of(written("safetensors"), check_vectors),
     "vectors-parquet": file_of(written("parquet"), check_vectors),
-    "sentences": of_sentences,
     "fasttext-bin": file_of(fasttext_bin, check_vectors),
     "folder": of_folder,
 }

@@ -7,8 +7,6 @@ import io
 import os
 from pathlib import Path
 
-import numpy as np
-
 from embedx import registry
 from embedx.errors import EmbedxError
 from embedx.text.sources import COMPRESSED, Source, is_url
@@ -17,22 +15,22 @@ from embedx.training.progress import Progress, Silent
 from embedx.vectors.formats import contract
 from embedx.vectors.formats.contract import Format, Found, Opened
 
-# Each as file.Class of this folder, in the order of help texts. A file is of the first that recognises it, of those with a
-# mark first: safetensors may begin like a pickle, but no pickle continues like them.
+# Each as file.NAME of this folder. A file is of the first that recognises it: safetensors may begin like a pickle, but no
+# pickle continues like them, and much looks like GloVe's text.
 REGISTRY = (
-    "word2vec.Word2Vec",
-    "word2vec.Word2VecBinary",
-    "word2vec.Glove",
-    "fasttext.FastText",
-    "npz.Npz",
-    "safetensors.Safetensors",
-    "parquet.Parquet",
-    "gensim.GensimKeyedVectors",
-    "static_embedding.StaticEmbedding",
-    "model_folder.ModelFolder",
+    "word2vec.WORD2VEC",
+    "word2vec.WORD2VEC_BINARY",
+    "fasttext.FASTTEXT",
+    "npz.NPZ",
+    "safetensors.SAFETENSORS",
+    "parquet.PARQUET",
+    "gensim.GENSIM",
+    "word2vec.GLOVE",
+    "static_embedding.STATIC_EMBEDDING",
+    "model_folder.MODEL_FOLDER",
 )
 
-FORMATS: dict[str, type[Format]] = registry.load(__name__, REGISTRY)
+FORMATS: dict[str, Format] = registry.load(__name__, REGISTRY)
 
 # First bytes of files one may take for vectors, and what to do with them instead.
 FOREIGN = {
@@ -62,8 +60,7 @@ def _suffix(out: Path) -> str:
 
 def by_name() -> str:
     """Which names mean which formats, for a help text."""
-    named = {name: each.suffixes for name, each in FORMATS.items() if each.suffixes}
-    return ", ".join(f"{' or '.join(suffixes)} {name}" for name, suffixes in named.items())
+    return ", ".join(f"{' or '.join(each.suffixes)} {name}" for name, each in FORMATS.items() if each.suffixes)
 
 
 def meanings() -> str:
@@ -71,79 +68,48 @@ def meanings() -> str:
     return "; ".join(f"`{name}` {each.meaning}" for name, each in FORMATS.items())
 
 
-def markdown_table() -> str:
-    """The formats as a table, for docs/words.md."""
-    rows = [("`--format`", "by name", "what it is", "known to", "numbers", "needs"), ("---",) * 6]
-    for name, each in FORMATS.items():
-        suffixes = " ".join(f"`{suffix}`" for suffix in each.suffixes) or "-"
-        needs = f"`embedx[{each.extra}]`" if each.extra else "-"
-        rows.append((f"`{name}`", suffixes, each.meaning, each.programs, ", ".join(each.dtypes), needs))
-    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
-
-
 # ---- reading
 
 
 def read(path: str | Path, progress: Progress | None = None, trust_pickle: bool = False) -> Found:
-    """The words and vectors of a file of any format, plain, compressed or remote, or of a folder of another program.
+    """The words and vectors of a file of any format, plain, compressed or remote.
 
     With `trust_pickle` also those of gensim's own files, which may run any code. Raises EmbedxError with file, line and remedy.
     """
     name, progress = str(path), progress or Silent()
     if not (is_url(name) or os.path.exists(name)):
         raise EmbedxError(f"{name}: no such file or model folder")
-    if os.path.isdir(name):
-        format = format_of_folder(Path(name))
-        if format is None:
-            raise EmbedxError(f"{name}: no folder of a format that is read; give a file, or a model folder")
-        found = format.read_folder(Path(name), progress)
-    else:
-        with UnpackedReader(Source(name, "vectors", None)) as file:  # once, for it may be a pipe
-            head = first_bytes(file)
-            file.unread(head)
-            format = format_of(name, head)
-            progress.start("Reading vectors", format.count(name, head), "words")
-            stream = io.BufferedReader(file, contract.BLOCK_BYTES)
-            found = format.read(Opened(name, head, stream, trust_pickle), progress)
-            progress.finish()
+    with UnpackedReader(Source(name, "vectors", None)) as file:  # once, for it may be a pipe
+        head = b""
+        while len(head) < contract.HEAD_BYTES and (piece := file.read(contract.HEAD_BYTES - len(head))):
+            head += piece
+        file.unread(head)
+        stream = io.BufferedReader(file, contract.BLOCK_BYTES)
+        reader = format_of(name, head).read
+        assert reader
+        found = reader(Opened(name, head, stream, progress, trust_pickle))
     if not found.words:
         raise EmbedxError(f"{name}: holds no word; {KNOWN}")
     return without_duplicates(name, found, progress)
 
 
-def format_of_folder(folder: Path) -> type[Format] | None:
-    """The format of another program's folder; None if it is none."""
-    return next((each for each in FORMATS.values() if each.recognises_folder(folder)), None)
-
-
-def format_of(name: str, head: bytes) -> type[Format]:
+def format_of(name: str, head: bytes) -> Format:
     """The format of a file that begins with `head`. Raises EmbedxError if it has none."""
-    able = sorted((each for each in FORMATS.values() if each.recognises(head)), key=lambda each: not each.has_mark)
-    if not (able and able[0].has_mark):
+    format = next((each for each in FORMATS.values() if each.recognises(head)), None)
+    if format is None or format.name == "glove":
         for magic, advice in FOREIGN.items():
             if head.startswith(magic):
                 raise EmbedxError(f"{name}: this is {advice}")
-    if not able:
+    if format is None:
         raise EmbedxError(f"{name}:1: neither a header `words dim` nor a word with its vector; {KNOWN}")
-    return able[0]
-
-
-def first_bytes(file: UnpackedReader) -> bytes:
-    """HEAD_BYTES of it, or all."""
-    pieces = []
-    n_bytes = contract.HEAD_BYTES
-    while n_bytes and (piece := file.read(n_bytes)):
-        pieces.append(piece)
-        n_bytes -= len(piece)
-    return b"".join(pieces)
+    return format
 
 
 def without_duplicates(name: str, found: Found, progress: Progress) -> Found:
     """The same with each word once, with the first of its vectors."""
-    first = {word: row for row, word in reversed(list(enumerate(found.words)))}
-    if len(first) == len(found.words):
+    rows = sorted({word: row for row, word in reversed(list(enumerate(found.words)))}.values())
+    if len(rows) == len(found.words):
         return found
-    rows = np.sort(np.fromiter(first.values(), np.int64, len(first)))
     progress.note(f"{name}: {len(found.words) - len(rows):,} words occur twice; the first vector of each is kept")
     counts, own = (None if each is None else each[rows] for each in (found.counts, found.own))
-    return Found([found.words[row] for row in rows.tolist()], found.vectors[rows], counts, own, found.subwords)
+    return Found([found.words[row] for row in rows], found.vectors[rows], counts, own, found.subwords)

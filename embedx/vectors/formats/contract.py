@@ -1,8 +1,7 @@
-"""The contract of a format of word vectors: how files are recognised, read and written.
+"""The contract of a format of word vectors: what a file of this folder declares as a `Format`, and what formats share.
 
-A format is a file of this folder with a class derived from `Format`, and a line in the registry, `__init__.py`. A file is
-recognised by its content; its name only chooses the format that is written. Vectors are written a block of rows at a time, and
-the size that a file claims is compared with the file, or with the available memory, before memory is allocated.
+A file is recognised by its content; its name only chooses the format that is written. Vectors are written a block of rows at a
+time, and the size that a file claims is compared with the file, or with the available memory, before memory is allocated.
 
 Numbers other than float32:
 
@@ -12,21 +11,24 @@ Numbers other than float32:
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import numpy as np
 import smart_open
-from smart_open import compression
 
 from embedx.errors import EmbedxError
+from embedx.storage.disk import amount
 from embedx.storage.schema import first_not_finite, row_blocks
 from embedx.text.sources import is_url
 from embedx.training.memory import available_memory
 from embedx.training.progress import Progress, Silent
 from embedx.vectors.subwords import Subwords
+
+if TYPE_CHECKING:
+    from embedx.vectors.model import WordVectors
 
 BLOCK_BYTES = 1 << 22
 HEAD_BYTES = 1 << 20  # enough for a header and the first vector, even of 50,000 dimensions
@@ -34,8 +36,10 @@ MAX_LINE_BYTES = 1 << 25
 MAX_SHOWN = 40  # characters of a word or number that a message repeats
 MAX_FLOAT16 = 65504.0
 STEPS = 127  # of int8 to either side of zero, as in model2vec: -128 is not used
+COMPRESSED = (".gz", ".bz2", ".xz")  # suffixes of compressed files that are written
 WHITE_SPACE = re.compile(r"[ \t\n\v\f\r]")  # of ASCII: readers of lines end words at no other
 DTYPES: dict[str, np.dtype[Any]] = {"float32": np.dtype("<f4"), "float16": np.dtype("<f2"), "int8": np.dtype("i1")}
+AGAIN = "write or fetch it again"
 
 
 class Found(NamedTuple):
@@ -54,6 +58,7 @@ class Opened(NamedTuple):
     name: str
     head: bytes  # HEAD_BYTES of it, or all, unpacked
     stream: BinaryIO  # all of it, from the beginning, once
+    progress: Progress
     trusted: bool = False  # whether a pickle may be loaded
 
     def path(self, kind: str) -> Path:
@@ -88,15 +93,15 @@ class Table:
 
     words: Sequence[str]
     rows: Rows
-    counts: np.ndarray | None = None  # int64 (words,)
-    own: np.ndarray | None = None  # float32 (words, dim), and the rows of n-grams, as in `Found`
-    subwords: Subwords | None = None
-    outputs: np.ndarray | None = None  # float32 (words, dim): the output vectors of the words
+    counts: np.ndarray | None  # int64 (words,)
+    model: "WordVectors"  # from which they are
     dtype: str = "float32"
-    settings: dict[str, Any] = field(default_factory=dict)  # of the run, and its facts
-    facts: dict[str, Any] = field(default_factory=dict)
-    license: str = "unknown"
+    has_ngrams: bool = False  # whether the rows of n-grams are written too
     progress: Progress = field(default_factory=Silent)
+
+    def about(self) -> dict[str, Any]:
+        """Settings and facts of the run."""
+        return {"settings": self.model.settings, "facts": self.model.facts}
 
     def blocks(self) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
         """Rows, their vectors in the type to write, and their scales, float32 (rows,), 1 unless int8; megabytes at a time.
@@ -133,65 +138,33 @@ class Table:
         return arrays if self.counts is None else arrays | {"counts": np.ascontiguousarray(self.counts)}
 
 
+@dataclass(frozen=True, kw_only=True)
 class Format:
-    """A format, as a class that is never instantiated."""
+    """A format: what it is called, how a file of it is recognised, and the functions that read and write it."""
 
-    name: ClassVar[str]  # of --format
-    meaning: ClassVar[str]  # the content of a file
-    programs: ClassVar[str]  # that read or write it
-    suffixes: ClassVar[tuple[str, ...]] = ()  # of names for which it is the default
-    dtypes: ClassVar[tuple[str, ...]] = ("float32",)
-    extra: ClassVar[str] = ""  # that it needs, of pyproject.toml
-    has_mark: ClassVar[bool] = True  # whether a file's beginning identifies it
-    is_folder: ClassVar[bool] = False
-    is_packed: ClassVar[bool] = False  # whether it is compressed where the name says so
-    keeps_license: ClassVar[bool] = False
-    ends_words: ClassVar[bool] = False  # at white space, which is written as `_`
-    has_ngrams: ClassVar[bool] = False  # whether it holds the vectors of n-grams too
+    name: str  # of --format
+    meaning: str  # the content of a file
+    programs: str  # that read or write it
+    suffixes: tuple[str, ...] = ()  # of names for which it is the default
+    dtypes: tuple[str, ...] = ("float32",)
+    extra: str = ""  # that it needs, of pyproject.toml
+    is_text: bool = False  # words end at white space, which is written as `_`; the file may be compressed
+    has_ngrams: bool = False  # whether it holds the vectors of n-grams too
+    recognises: Callable[[bytes], bool] = lambda head: False  # whether a file that begins so is of this format
+    read: Callable[[Opened], Found] | None = None  # raises EmbedxError with file, place and remedy; None for folders
+    write: Callable[[Path, Table], None]  # also further files beside it, under names that begin with its own
+    owns: Callable[[Path], bool] | None = None  # whether all in a folder was written by it; None for a format of files
 
-    @classmethod
-    def recognises(cls, head: bytes) -> bool:
-        """Whether a file that begins so is of this format."""
-        return False
+    @property
+    def is_folder(self) -> bool:
+        return self.owns is not None
 
-    @classmethod
-    def recognises_folder(cls, folder: Path) -> bool:
-        """Whether the folder is one of this format."""
-        return False
 
-    @classmethod
-    def count(cls, name: str, head: bytes) -> int | None:
-        """How many words a file that begins so has, for the progress; None if its beginning does not say."""
-        return None
-
-    @classmethod
-    def read(cls, file: Opened, progress: Progress) -> Found:
-        """The whole file. Raises EmbedxError with file, place and remedy."""
-        raise NotImplementedError
-
-    @classmethod
-    def read_folder(cls, folder: Path, progress: Progress) -> Found:
-        """The same for a folder."""
-        raise NotImplementedError
-
-    @classmethod
-    def pieces(cls, table: Table) -> Iterator[bytes]:
-        """The bytes of the file, one piece after the other."""
-        raise NotImplementedError
-
-    @classmethod
-    def write(cls, place: Path, table: Table) -> None:
-        """Write the file, compressed if its suffix says so, or the folder; further files beside it begin with its name. Nobody
-        opens `place` before it is complete.
-        """
-        is_packed = cls.is_packed and place.suffix in compression.get_supported_extensions()
-        with smart_open.open(str(place), "wb", compression=place.suffix if is_packed else "disable") as stream:
-            stream.writelines(cls.pieces(table))
-
-    @classmethod
-    def is_own_folder(cls, folder: Path) -> bool:
-        """Whether this format wrote everything in the folder, so that it may be replaced."""
-        return False
+def write_pieces(path: Path, pieces: Iterable[bytes]) -> None:
+    """Write a file, compressed if its suffix says so."""
+    suffix = path.suffix if path.suffix in COMPRESSED else "disable"
+    with smart_open.open(str(path), "wb", compression=suffix) as stream:
+        stream.writelines(pieces)
 
 
 def shown(text: object) -> str:
@@ -200,14 +173,10 @@ def shown(text: object) -> str:
     return written if len(written) <= MAX_SHOWN + 2 else f"{written[: MAX_SHOWN + 1]}…{written[-1]}"
 
 
-def new_vectors(where: str, count: int, dim: int, remedy: str) -> np.ndarray:
-    """float32 (count, dim), not filled. Raises EmbedxError where that is more than the available memory."""
-    try:
-        if 4 * count * dim > available_memory():
-            raise MemoryError
-        return np.empty((count, dim), np.dtype("<f4"))
-    except (MemoryError, ValueError):
-        raise EmbedxError(f"{where}: {count:,} vectors of {dim:,} numbers do not fit into memory; {remedy}") from None
+def check_memory(name: str, n_bytes: int, remedy: str) -> None:
+    """Raise EmbedxError where that is more than the available memory."""
+    if n_bytes > available_memory():
+        raise EmbedxError(f"{name}: takes {amount(n_bytes)}, more memory than there is; {remedy}")
 
 
 def check_finite(name: str, words: Sequence[str], vectors: np.ndarray, remedy: str, whose: str = "the vector of") -> None:
@@ -217,33 +186,21 @@ def check_finite(name: str, words: Sequence[str], vectors: np.ndarray, remedy: s
         raise EmbedxError(f"{name}: {whose} {shown(words[bad])} is not finite; {remedy}")
 
 
-def check_words(name: str, words: Sequence[str]) -> None:
-    """Raise EmbedxError for a word that cannot be written as UTF-8."""
-    for number, word in enumerate(words, 1):
-        if not word.isascii() and any(0xD800 <= ord(c) < 0xE000 for c in word):
-            raise EmbedxError(f"{name}: word {number:,}, {shown(word)}, is no valid Unicode; write the file again")
-
-
-def restore(values: np.ndarray, scale: np.ndarray | None, out: np.ndarray) -> None:
-    """Write to `out`, float32, what stored numbers stand for."""
-    with np.errstate(all="ignore"):  # check_finite reports what overflows
-        np.multiply(values, 1 if scale is None else scale[:, None], out=out, casting="unsafe")
-
-
-def as_vectors(name: str, words: list[str], arrays: Mapping[str, np.ndarray], remedy: str) -> Found:
+def as_vectors(name: str, words: list[str], arrays: Mapping[str, np.ndarray]) -> Found:
     """The content of a file of arrays, as `Table.arrays` made them. Raises `EmbedxError` if they do not fit together."""
     vectors, counts, scale = (arrays.get(each) for each in ("vectors", "counts", "scale"))
     for each, kinds, array in (("counts", "iu", counts), ("scale", "f", scale)):
         if array is not None and (array.shape != (len(words),) or array.dtype.kind not in kinds):
-            raise EmbedxError(f"{name}: `{each}` is {array.dtype} {array.shape} for {len(words):,} words; {remedy}")
+            raise EmbedxError(f"{name}: `{each}` is {array.dtype} {array.shape} for {len(words):,} words; {AGAIN}")
     kind = "f" if scale is None else "i"
     if vectors is None or vectors.ndim != 2 or len(vectors) != len(words) or vectors.dtype.kind != kind:
         given = "missing" if vectors is None else f"{vectors.dtype} {vectors.shape}"
         raise EmbedxError(
-            f"{name}: `vectors` is {given}, where ({len(words):,}, dim) should be, of floats, or of int8 beside `scale`; "
-            f"{remedy}"
+            f"{name}: `vectors` is {given} and not ({len(words):,}, dim), of floats, or of int8 beside `scale`; {AGAIN}"
         )
-    found = new_vectors(name, len(words), vectors.shape[1], "write fewer, by --top")
-    restore(vectors, scale, found)
-    check_finite(name, words, found, remedy)
+    check_memory(name, 4 * vectors.size, "write fewer words, by --top")
+    found = np.empty(vectors.shape, np.float32)
+    with np.errstate(all="ignore"):  # check_finite reports what overflows
+        np.multiply(vectors, 1 if scale is None else scale[:, None], out=found, casting="unsafe")
+    check_finite(name, words, found, AGAIN)
     return Found(words, found, None if counts is None else counts.astype(np.int64))

@@ -17,102 +17,26 @@ claims are checked against its length before any memory is allocated; rows of n-
 import mmap
 import struct
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from embedx.errors import EmbedxError
-from embedx.storage.disk import amount
 from embedx.storage.schema import first_not_finite, row_blocks
 from embedx.text.ngrams import MAX_CHARACTERS, NGrams, encoded
-from embedx.training.memory import available_memory
 from embedx.training.progress import Progress
-from embedx.vectors.formats.contract import Format, Found, Opened, Table, check_finite
+from embedx.vectors.formats.contract import AGAIN, Format, Found, Opened, Table, check_finite, check_memory, write_pieces
 from embedx.vectors.subwords import Subwords
 
 MAGIC, VERSION, VERSIONS = 793712314, 12, (11, 12)
 HEAD, SIZES, ENTRY, SHAPE = (struct.Struct(f"<{fields}") for fields in ("2i12id", "3i2q", "qb", "B2q"))
 SKIPGRAM, SUPERVISED, NEGATIVE_SAMPLING = 2, 3, 2
 WORD = 0
-AGAIN = "write or fetch it again"
 MAX_WORD_BYTES = 1 << 25
 BYTES_OF_STRING = 100  # of a word in memory, about
-BLOCK_FLOATS = 1 << 22  # rows that are added up at a time
-
-
-class FastText(Format):
-    name = "fasttext"
-    meaning = "a whole skip-gram model of fastText, .bin: words, and the n-grams of those that were never seen"
-    programs = "fastText, gensim's load_facebook_vectors"
-    is_packed = True
-    ends_words = True
-    has_ngrams = True
-
-    @classmethod
-    def recognises(cls, head: bytes) -> bool:
-        return head.startswith(struct.pack("<i", MAGIC))
-
-    @classmethod
-    def read(cls, file: Opened, progress: Progress) -> Found:
-        """Raises `EmbedxError` also for a model that is quantised, pruned or a classifier."""
-        name = file.name
-        with open(file.path("a fastText model"), "rb") as opened:
-            data = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
-        raw, counts, head = _read_head(name, data, progress)
-        rows, end = _matrix(name, data, head.end, "input", (len(raw) + head.n_buckets, head.dim))
-        _, end = _matrix(name, data, end, "output", (None, head.dim))
-        if end != len(data):
-            raise EmbedxError(f"{name}: continues for {len(data) - end:,} bytes after the model; {AGAIN}")
-        need = 4 * len(raw) * head.dim + (compiled().listing_bytes(raw, head.ngrams) if head.ngrams is not None else 0)
-        if need > available_memory():
-            raise EmbedxError(
-                f"{name}: {len(raw):,} words × {head.dim} numbers take {amount(need)}, more memory than there is; give the "
-                ".vec file beside it, or a smaller model"
-            )
-        own, of_buckets = rows[: len(raw)], rows[len(raw) :]
-        words = [each.decode("utf-8", "replace") for each in raw]
-        check_finite(name, words, own, AGAIN, "the row of the word")
-        vectors, subwords = np.array(own, np.float32), None
-        if head.ngrams is not None:
-            vectors, buckets = _means(raw, rows, head.ngrams, progress)
-            check_finite(name, words, vectors, AGAIN, "the row of an n-gram of the word")
-            subwords = Subwords(head.ngrams, of_buckets, None)
-            if first_not_finite(of_buckets) is not None:  # fastText may leave rows that it does not need as malloc gave them
-                progress.note(f"{name}: {len(of_buckets) - len(buckets):,} rows of n-grams that no word has are left out")
-                subwords = Subwords(head.ngrams, of_buckets[buckets], buckets)
-        return Found(words, vectors, counts, own, subwords)
-
-    @classmethod
-    def pieces(cls, table: Table) -> Iterator[bytes]:
-        """The bytes of a skip-gram model with negative sampling; where the output rows are not those of words, zeros."""
-        if (wrong := next((word for word in table.words if "\0" in word), None)) is not None:
-            raise EmbedxError(f"the word {wrong!r} holds a zero character, which ends words in a fastText .bin model")
-        (n_words, dim), subwords, sample = table.rows.shape, table.subwords, table.settings.get("sample")
-        ngrams = subwords.ngrams if subwords else NGrams(0, 0, 0)
-        counts = np.ones(n_words, np.int64) if table.counts is None else np.maximum(table.counts, 1)
-
-        def number(name: str, default: int) -> int:
-            value = table.settings.get(name)
-            return int(value) if isinstance(value, int | float) and 0 <= value < 2**31 else default
-
-        yield HEAD.pack(
-            MAGIC, VERSION, dim, number("window", 5), number("epochs", 5), number("min_count", 1), number("negatives", 5), 1,
-            NEGATIVE_SAMPLING, SKIPGRAM, ngrams.n_buckets, ngrams.shortest, ngrams.longest, 100,
-            float(sample) if isinstance(sample, int | float) else 1e-4,
-        )  # fmt: skip
-        yield SIZES.pack(n_words, n_words, 0, int(counts.sum()), -1)
-        for word, count in zip(table.words, counts.tolist(), strict=True):
-            yield encoded(word) + b"\0" + ENTRY.pack(count, WORD)
-        table.progress.start("Writing rows", 2 * n_words + ngrams.n_buckets, "rows")
-        yield SHAPE.pack(0, n_words + ngrams.n_buckets, dim)
-        yield from map(_bytes_of, row_blocks(table.rows if table.own is None else table.own))  # type: ignore[arg-type]
-        if subwords is not None:
-            yield from _rows_of_buckets(subwords, dim, n_words, table.progress)
-        yield SHAPE.pack(0, n_words, dim)
-        has_outputs = table.outputs is not None and table.outputs.shape == table.rows.shape
-        outputs = table.outputs if has_outputs else np.broadcast_to(np.float32(0), (n_words, dim))
-        yield from map(_bytes_of, row_blocks(outputs))  # type: ignore[arg-type]
-        table.progress.finish()
+BLOCK_FLOATS = 1 << 22  # written at a time
+SMALLER = "give the .vec file beside it, or a smaller model"
 
 
 def compiled() -> Any:
@@ -125,33 +49,60 @@ def compiled() -> Any:
 # ---- reading
 
 
-class _Head(NamedTuple):
-    """The numbers before the rows, and where these begin."""
+class Head(NamedTuple):
+    """What stands before the rows, and where these begin."""
 
     dim: int
     ngrams: NGrams | None
     n_buckets: int
+    words: list[bytes]
+    counts: np.ndarray  # int64 (words,)
     end: int
 
 
-def _read_head(name: str, data: mmap.mmap, progress: Progress) -> tuple[list[bytes], np.ndarray, _Head]:
-    """The words, their counts, and what else stands before the rows."""
+def read(file: Opened) -> Found:
+    """Raises `EmbedxError` also for a model that is quantised, pruned or a classifier."""
+    name, progress = file.name, file.progress
+    with open(file.path("a fastText model"), "rb") as opened:
+        data = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
+    head = _head(name, data, progress)
+    raw = head.words
+    rows, end = _matrix(name, data, head.end, "input", (len(raw) + head.n_buckets, head.dim))
+    _, end = _matrix(name, data, end, "output", (None, head.dim))
+    if end != len(data):
+        raise EmbedxError(f"{name}: continues for {len(data) - end:,} bytes after the model; {AGAIN}")
+    own, of_buckets = rows[: len(raw)], rows[len(raw) :]
+    words = [each.decode("utf-8", "replace") for each in raw]
+    check_memory(name, own.nbytes + (compiled().listing_bytes(raw, head.ngrams) if head.ngrams else 0), SMALLER)
+    check_finite(name, words, own, AGAIN, "the row of the word")
+    vectors, subwords = np.array(own, np.float32), None
+    if head.ngrams is not None:
+        buckets = _add_ngrams(raw, vectors, of_buckets, head.ngrams, progress)
+        check_finite(name, words, vectors, AGAIN, "the row of an n-gram of the word")
+        subwords = Subwords(head.ngrams, of_buckets, None)
+        if first_not_finite(of_buckets) is not None:  # fastText may leave rows that it does not need as malloc gave them
+            progress.note(f"{name}: {len(of_buckets) - len(buckets):,} rows of n-grams that no word has are left out")
+            subwords = Subwords(head.ngrams, of_buckets[buckets], buckets)
+    return Found(words, vectors, head.counts, own, subwords)
+
+
+def _head(name: str, data: mmap.mmap, progress: Progress) -> Head:
     if len(data) < HEAD.size + SIZES.size:
         raise EmbedxError(f"{name}: ends within the head of a fastText model; {AGAIN}")
     _, version, dim, *others = HEAD.unpack_from(data, 0)
     model, n_buckets, shortest, longest = others[6:10]
+    size, n_words, n_labels, n_tokens, n_pruned = SIZES.unpack_from(data, HEAD.size)
     if version not in VERSIONS:
         raise EmbedxError(f"{name}: version {version} of fastText's format; versions 11 and 12 are read")
-    if model == SUPERVISED:
-        raise EmbedxError(f"{name}: a classifier of fastText, whose labels are not read; give a skipgram or cbow model")
+    if model == SUPERVISED or n_pruned >= 0:
+        raise EmbedxError(
+            f"{name}: a classifier or a pruned model of fastText, which is not read; give a skipgram or cbow model"
+        )
     if dim < 1 or n_buckets < 0 or longest > MAX_CHARACTERS:
         raise EmbedxError(
             f"{name}: {dim} dimensions, {n_buckets} buckets and n-grams of up to {longest} characters (at most "
             f"{MAX_CHARACTERS} are read); {AGAIN}"
         )
-    size, n_words, n_labels, n_tokens, n_pruned = SIZES.unpack_from(data, HEAD.size)
-    if n_pruned >= 0:
-        raise EmbedxError(f"{name}: a pruned model of fastText; give the one that it was made of")
     at = HEAD.size + SIZES.size
     if min(n_words, n_labels, n_tokens) < 0 or size != n_words + n_labels or size * (ENTRY.size + 1) > len(data) - at:
         raise EmbedxError(
@@ -160,8 +111,7 @@ def _read_head(name: str, data: mmap.mmap, progress: Progress) -> tuple[list[byt
         )
     if n_words == 0:
         raise EmbedxError(f"{name}: holds no word")
-    if BYTES_OF_STRING * size > available_memory():
-        raise EmbedxError(f"{name}: {size:,} words take {amount(BYTES_OF_STRING * size)}, more than there is")
+    check_memory(name, BYTES_OF_STRING * size, SMALLER)
     words: list[bytes] = []
     counts = np.zeros(n_words, np.int64)
     progress.start("Reading words", size, "words")
@@ -180,7 +130,7 @@ def _read_head(name: str, data: mmap.mmap, progress: Progress) -> tuple[list[byt
             progress.update(k)
     progress.finish()
     has_ngrams = n_buckets > 0 and longest >= max(shortest, 1)
-    return words, counts, _Head(dim, NGrams(max(shortest, 1), longest, n_buckets) if has_ngrams else None, n_buckets, at)
+    return Head(dim, NGrams(max(shortest, 1), longest, n_buckets) if has_ngrams else None, n_buckets, words, counts, at)
 
 
 def _matrix(name: str, data: mmap.mmap, at: int, what: str, shape: tuple[int | None, int]) -> tuple[np.ndarray, int]:
@@ -190,55 +140,87 @@ def _matrix(name: str, data: mmap.mmap, at: int, what: str, shape: tuple[int | N
     is_quantised, n_rows, dim = SHAPE.unpack_from(data, at)
     if is_quantised:
         raise EmbedxError(f"{name}: a quantised model of fastText (.ftz), which is not read; give the .bin that it was made of")
-    if dim != shape[1] or n_rows < 0 or shape[0] not in (None, n_rows):
-        wanted = f"{'' if shape[0] is None else f'{shape[0]:,} '}rows of {shape[1]:,} numbers"
-        raise EmbedxError(f"{name}: {n_rows:,} {what} rows of {dim:,} numbers, where {wanted} should be; {AGAIN}")
     begin = at + SHAPE.size
-    if 4 * n_rows * dim > len(data) - begin:
+    if dim != shape[1] or n_rows < 0 or shape[0] not in (None, n_rows) or 4 * n_rows * dim > len(data) - begin:
+        wanted = f"{'' if shape[0] is None else f'{shape[0]:,} '}rows of {shape[1]:,} numbers"
         raise EmbedxError(
-            f"{name}: {n_rows:,} {what} rows of {dim:,} numbers take {4 * n_rows * dim:,} bytes, but {len(data) - begin:,} "
-            f"follow; it is cut short: {AGAIN}"
+            f"{name}: {n_rows:,} {what} rows of {dim:,} numbers in {len(data) - begin:,} bytes, where {wanted} should be; it "
+            f"is damaged or cut short: {AGAIN}"
         )
     rows = np.frombuffer(data, "<f4", n_rows * dim, begin).reshape(n_rows, dim)
     return rows, begin + rows.nbytes
 
 
-def _means(words: Sequence[bytes], rows: np.ndarray, ngrams: NGrams, progress: Progress) -> tuple[np.ndarray, np.ndarray]:
-    """The mean of the rows of each word, float32 (words, dim), and the buckets that there are among them, ascending."""
+def _add_ngrams(
+    words: Sequence[bytes], vectors: np.ndarray, rows: np.ndarray, ngrams: NGrams, progress: Progress
+) -> np.ndarray:
+    """Make each word's own row, in `vectors`, the mean of it and the rows of the word's n-grams; the buckets of all words."""
     parts, buckets = compiled().listed(words, ngrams)
-    out = np.zeros((len(words), rows.shape[1]), np.float32)
-    place = np.concatenate([np.arange(len(words)), len(words) + buckets.astype(np.int64)])
-    max_parts = max(1, BLOCK_FLOATS // rows.shape[1])  # at a time, but for a word of more
     progress.start("Adding up n-grams", len(words), "words")
-    first = 0
-    while first < len(words):
-        last = max(first + 1, int(np.searchsorted(parts.offsets, parts.offsets[first] + max_parts, "right")) - 1)
-        here = parts.offsets[first:last] - parts.offsets[first]
-        those = place[parts.rows[parts.offsets[first] : parts.offsets[last]]]
+    for k in range(len(words)):
+        first, end = parts.offsets[k : k + 2]
         with np.errstate(all="ignore"):  # check_finite reports what is not finite
-            out[first:last] = np.add.reduceat(rows[those], here, axis=0)
-        out[first:last] /= np.diff(parts.offsets[first : last + 1])[:, None].astype(np.float32)
-        first = last
-        progress.update(first)
+            vectors[k] += rows[buckets[parts.rows[first + 1 : end] - len(words)]].sum(axis=0)
+            vectors[k] /= np.float32(end - first)
+        if k % 10_000 == 0:
+            progress.update(k)
     progress.finish()
-    return out, buckets
+    return np.asarray(buckets)
 
 
 # ---- writing
+
+
+def write(path: Path, table: Table) -> None:
+    if (wrong := next((word for word in table.words if "\0" in word), None)) is not None:
+        raise EmbedxError(f"the word {wrong!r} holds a zero character, which ends words in a fastText .bin model")
+    write_pieces(path, pieces(table))
+
+
+def pieces(table: Table) -> Iterator[bytes]:
+    """The bytes of a skip-gram model with negative sampling; where the output rows are not those of words, zeros."""
+    (n_words, dim), model = table.rows.shape, table.model
+    subwords = model.subwords if table.has_ngrams else None
+    ngrams = subwords.ngrams if subwords else NGrams(0, 0, 0)
+    counts = np.ones(n_words, np.int64) if table.counts is None else np.maximum(table.counts, 1)
+    defaults = {"window": 5, "epochs": 5, "min_count": 1, "negatives": 5}
+    used = {name: value for name, value in model.settings.items() if isinstance(value, int | float)}
+    numbers = ((defaults | used)[name] for name in defaults)
+    yield HEAD.pack(
+        MAGIC, VERSION, dim, *(min(max(int(each), 0), 2**31 - 1) for each in numbers), 1, NEGATIVE_SAMPLING, SKIPGRAM,
+        ngrams.n_buckets, ngrams.shortest, ngrams.longest, 100, float(used.get("sample", 1e-4)),
+    )  # fmt: skip
+    yield SIZES.pack(n_words, n_words, 0, int(counts.sum()), -1)
+    for word, count in zip(table.words, counts.tolist(), strict=True):
+        yield encoded(word) + b"\0" + ENTRY.pack(count, WORD)
+    yield SHAPE.pack(0, n_words + ngrams.n_buckets, dim)
+    own = model.arrays.get("word_part", model.vectors)[:n_words] if subwords else table.rows
+    yield from map(_bytes_of, row_blocks(own))  # type: ignore[arg-type]
+    if subwords is not None:
+        buckets = np.arange(ngrams.n_buckets) if subwords.buckets is None else subwords.buckets
+        step = max(1, BLOCK_FLOATS // dim)
+        for first in range(0, ngrams.n_buckets, step):
+            block = np.zeros((min(step, ngrams.n_buckets - first), dim), np.float32)  # stays 0 for buckets without a vector
+            begin, end = np.searchsorted(buckets, [first, first + len(block)])
+            block[buckets[begin:end] - first] = subwords.rows[begin:end]
+            yield _bytes_of(block)
+    yield SHAPE.pack(0, n_words, dim)
+    has_outputs = model.output_vectors is not None and model.output_vectors.shape == model.vectors.shape
+    outputs = model.arrays["output"][:n_words] if has_outputs else np.broadcast_to(np.float32(0), (n_words, dim))
+    yield from map(_bytes_of, row_blocks(outputs))
 
 
 def _bytes_of(rows: np.ndarray) -> bytes:
     return np.ascontiguousarray(rows, "<f4").tobytes()
 
 
-def _rows_of_buckets(subwords: Subwords, dim: int, done: int, progress: Progress) -> Iterator[bytes]:
-    """The rows of all buckets, zeros for those without a vector, a few megabytes at a time."""
-    n_buckets, step = subwords.ngrams.n_buckets, max(1, BLOCK_FLOATS // dim)
-    buckets = np.arange(n_buckets) if subwords.buckets is None else subwords.buckets
-    for first in range(0, n_buckets, step):
-        last = min(first + step, n_buckets)
-        begin, end = np.searchsorted(buckets, [first, last])
-        block = np.zeros((last - first, dim), np.float32)
-        block[buckets[begin:end] - first] = subwords.rows[begin:end]
-        yield _bytes_of(block)
-        progress.update(done + last)
+FASTTEXT = Format(
+    name="fasttext",
+    meaning="a whole skip-gram model of fastText, .bin: words, and the n-grams of those that were never seen",
+    programs="fastText, gensim's load_facebook_vectors",
+    is_text=True,
+    has_ngrams=True,
+    recognises=lambda head: head.startswith(struct.pack("<i", MAGIC)),
+    read=read,
+    write=write,
+)

@@ -10,56 +10,27 @@ from typing import Any
 import numpy as np
 
 from embedx.errors import EmbedxError
-from embedx.training.progress import Progress
-from embedx.vectors.formats.contract import DTYPES, Format, Found, Opened, Table
+from embedx.vectors.formats.contract import Format, Found, Opened, Table
 
 
-class GensimKeyedVectors(Format):
-    name = "gensim"
-    meaning = "gensim's own: a pickle, and NAME.vectors.npy beside it; read with --trust-pickle alone"
-    programs = "gensim.models.KeyedVectors.load"
-    suffixes = (".kv", ".wordvectors")
-    dtypes = ("float32", "float16")
-
-    @classmethod
-    def recognises(cls, head: bytes) -> bool:
-        return head.startswith(b"\x80")
-
-    @classmethod
-    def read(cls, file: Opened, progress: Progress) -> Found:
-        if not file.trusted:
-            raise EmbedxError(
-                f"{file.name}: this is a pickle, perhaps gensim's own format; opening it would run whatever code is in it: "
-                "write the vectors by gensim's KeyedVectors.save_word2vec_format or, if you trust its origin, add "
-                "--trust-pickle to `embedx eval` or `embedx convert`"
-            )
-        opened = open_trusted(file.name)
-        counts = np.asarray(getattr(opened, "expandos", {}).get("count", np.nan))
-        words, vectors = list(opened.index_to_key), np.ascontiguousarray(opened.vectors, np.float32)
-        if vectors.ndim != 2 or len(vectors) != len(words) or not all(isinstance(word, str) for word in words):
-            raise EmbedxError(f"{file.name}: {len(words):,} words, but vectors {vectors.shape}; write the file again by gensim")
-        return Found(words, vectors, counts.astype(np.int64) if counts.dtype.kind in "iu" else None)
-
-    @classmethod
-    def write(cls, place: Path, table: Table) -> None:
-        keyed = _library(str(place.name))(table.rows.shape[1], count=0, dtype=DTYPES[table.dtype])
-        keyed.index_to_key = list(table.words)
-        keyed.key_to_index = {word: row for row, word in enumerate(table.words)}
-        if table.counts is not None:
-            keyed.expandos["count"] = np.array(table.counts, np.int64)
-        keyed.save(str(place), separately=["vectors"])
-        # What gensim wrote there is an empty array: the vectors follow, a block at a time.
-        with open(f"{place}.vectors.npy", "wb") as out:
-            dtype = np.lib.format.dtype_to_descr(DTYPES[table.dtype])
-            header = {"descr": dtype, "fortran_order": False, "shape": table.rows.shape}
-            np.lib.format.write_array_header_1_0(out, header)
-            for _, block, _ in table.blocks():
-                out.write(np.ascontiguousarray(block).data)
+def read(file: Opened) -> Found:
+    if not file.trusted:
+        raise EmbedxError(
+            f"{file.name}: this is a pickle, perhaps gensim's own format; opening it would run whatever code is in it: "
+            "write the vectors by gensim's KeyedVectors.save_word2vec_format or, if you trust its origin, add "
+            "--trust-pickle to `embedx eval` or `embedx convert`"
+        )
+    opened = open_trusted(file.name)
+    counts = np.asarray(getattr(opened, "expandos", {}).get("count", np.nan))
+    words, vectors = list(opened.index_to_key), np.ascontiguousarray(opened.vectors, np.float32)
+    if vectors.ndim != 2 or len(vectors) != len(words) or not all(isinstance(word, str) for word in words):
+        raise EmbedxError(f"{file.name}: {len(words):,} words, but vectors {vectors.shape}; write the file again by gensim")
+    return Found(words, vectors, counts.astype(np.int64) if counts.dtype.kind in "iu" else None)
 
 
 def open_trusted(path: str | Path) -> Any:
     """gensim's KeyedVectors in a file of its own, which may run any code. Raises EmbedxError if there are none."""
-    library = _library(str(path))
+    library = _library(path)
     try:
         opened = library.load(str(path))
         opened = getattr(opened, "wv", opened)  # a Word2Vec or FastText model holds its vectors there
@@ -69,10 +40,32 @@ def open_trusted(path: str | Path) -> Any:
     return opened
 
 
-def _library(name: str) -> Any:
+def write(path: Path, table: Table) -> None:
+    keyed = _library(path.name)(table.rows.shape[1], count=0)
+    keyed.index_to_key = list(table.words)
+    keyed.key_to_index = {word: row for row, word in enumerate(table.words)}
+    keyed.vectors = table.arrays()["vectors"]
+    if table.counts is not None:
+        keyed.expandos["count"] = np.array(table.counts, np.int64)
+    keyed.save(str(path), separately=["vectors"])
+
+
+def _library(name: str | Path) -> Any:
     """gensim's KeyedVectors."""
     try:
         from gensim.models import KeyedVectors
     except ImportError as error:
         raise EmbedxError(f"{name}: gensim's format needs gensim; pip install gensim") from error
     return KeyedVectors
+
+
+GENSIM = Format(
+    name="gensim",
+    meaning="gensim's own: a pickle, and NAME.vectors.npy beside it; read with --trust-pickle alone",
+    programs="gensim.models.KeyedVectors.load",
+    suffixes=(".kv", ".wordvectors"),
+    dtypes=("float32", "float16"),
+    recognises=lambda head: head.startswith(b"\x80"),
+    read=read,
+    write=write,
+)

@@ -1,6 +1,7 @@
 """embedx's own model folder, from vectors of other programs: plain arrays, memory-mapped when they are loaded.
 
-It holds the chosen vectors alone: it can be queried, but not trained on or tested on held-out text.
+It holds the chosen vectors alone: it can be queried, but not trained on or tested on held-out text. `embedx.vectors.model`
+reads it.
 """
 
 from pathlib import Path
@@ -10,24 +11,22 @@ from embedx.storage.folder import save as save_folder
 from embedx.vectors.formats.contract import Format, Table
 
 
-class ModelFolder(Format):
-    name = "embedx"
-    meaning = "a model folder of the vectors alone, memory-mapped when it is loaded"
-    programs = "embedx, numpy.load of its .npy"
-    suffixes = (".embedx",)
-    is_folder = True
+def write(path: Path, table: Table) -> None:
+    counts = table.counts
+    if counts is not None and (counts[1:] > counts[:-1]).any():
+        counts = None  # the words of a model are sorted by their counts
+    facts = {name: value for name, value in table.model.facts.items() if name not in ("version", "created")}
+    save_folder(
+        path, task="skipgram", names={"vocabulary": (list(table.words), counts)}, arrays={"input": table.rows},  # type: ignore[dict-item]
+        settings=table.model.settings, facts=facts,
+    )  # fmt: skip
 
-    @classmethod
-    def is_own_folder(cls, folder: Path) -> bool:
-        return is_model(folder)
 
-    @classmethod
-    def write(cls, place: Path, table: Table) -> None:
-        counts = table.counts
-        if counts is not None and (counts[1:] > counts[:-1]).any():
-            counts = None  # the words of a model are sorted by their counts
-        facts = {name: value for name, value in table.facts.items() if name not in ("version", "created")}
-        save_folder(
-            place, task="skipgram", names={"vocabulary": (list(table.words), counts)}, arrays={"input": table.rows},  # type: ignore[dict-item]
-            settings=table.settings, facts=facts,
-        )  # fmt: skip
+MODEL_FOLDER = Format(
+    name="embedx",
+    meaning="a model folder of the vectors alone, memory-mapped when it is loaded",
+    programs="embedx, numpy.load of its .npy",
+    suffixes=(".embedx",),
+    write=write,
+    owns=is_model,
+)

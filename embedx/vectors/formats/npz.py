@@ -5,6 +5,7 @@
 `words` is an array of fixed width, four bytes for each character of the longest; so numpy.load reads it without pickle.
 """
 
+import re
 import struct
 import zipfile
 from pathlib import Path
@@ -12,61 +13,61 @@ from pathlib import Path
 import numpy as np
 
 from embedx.errors import EmbedxError
-from embedx.training.memory import available_memory
-from embedx.training.progress import Progress
-from embedx.vectors.formats.contract import DTYPES, Format, Found, Opened, Table, as_vectors, check_words, shown
+from embedx.labeled.files import one_line
+from embedx.vectors.formats.contract import AGAIN, DTYPES, Format, Found, Opened, Table, as_vectors, check_memory, shown
 
+SURROGATE = re.compile(r"[\ud800-\udfff]")
 MAX_WORD_BYTES = 1 << 31  # of the array of words, in the memory of whoever loads it
-AGAIN = "write the file again"
 
 
-class Npz(Format):
-    name = "npz"
-    meaning = "NumPy: arrays `words`, `vectors` and `counts`, for int8 also `scale`"
-    programs = "numpy.load"
-    suffixes = (".npz",)
-    dtypes = tuple(DTYPES)
+def recognises(head: bytes) -> bool:
+    """Whether it is a zip archive whose first member is an array."""
+    if not head.startswith(b"PK\x03\x04") or len(head) < 30:
+        return False
+    return head[30 : 30 + struct.unpack("<H", head[26:28])[0]].endswith(b".npy")
 
-    @classmethod
-    def recognises(cls, head: bytes) -> bool:
-        """Whether it is a zip archive whose first member is an array."""
-        if not head.startswith(b"PK\x03\x04") or len(head) < 30:
-            return False
-        return head[30 : 30 + struct.unpack("<H", head[26:28])[0]].endswith(b".npy")
 
-    @classmethod
-    def read(cls, file: Opened, progress: Progress) -> Found:
-        name, path = file.name, file.path("an .npz file")
-        try:
-            with zipfile.ZipFile(path) as archive:
-                n_bytes = sum(member.file_size for member in archive.infolist())
-            if n_bytes > available_memory():
-                raise EmbedxError(f"{name}: its arrays take {n_bytes / 1e9:,.1f} GB, more memory than there is")
-            with np.load(path, allow_pickle=False) as loaded:
-                arrays = dict(loaded)
-        except EmbedxError:
-            raise
-        except Exception as error:  # damaged bytes make numpy and zipfile fail in many ways
-            why = " ".join(str(error).split()) or type(error).__name__
-            raise EmbedxError(f"{name}: no readable .npz of word vectors ({why}); {AGAIN}") from error
-        if "words" not in arrays:
-            others = shown(", ".join(arrays))
-            raise EmbedxError(f"{name}: holds no array `words`, but {others}; embedx reads .npz files of `words` and `vectors`")
-        words = arrays.pop("words")
-        if words.dtype.kind != "U" or words.ndim != 1:
-            raise EmbedxError(f"{name}: `words` is {words.dtype} {words.shape}, and not text (words,); {AGAIN}")
-        check_words(name, words.tolist())
-        return as_vectors(name, words.tolist(), arrays, AGAIN)
+def read(file: Opened) -> Found:
+    name, path = file.name, file.path("an .npz file")
+    try:
+        with zipfile.ZipFile(path) as archive:
+            check_memory(name, sum(member.file_size for member in archive.infolist()), "write fewer words, by --top")
+        with np.load(path, allow_pickle=False) as loaded:
+            arrays = dict(loaded)
+    except EmbedxError:
+        raise
+    except Exception as error:  # damaged bytes make numpy and zipfile fail in many ways
+        raise EmbedxError(f"{name}: no readable .npz of word vectors ({one_line(error)}); {AGAIN}") from error
+    text = arrays.pop("words", None)
+    if text is None or text.dtype.kind != "U" or text.ndim != 1:
+        given = f"but {shown(', '.join(arrays))}" if text is None else f"which is {text.dtype} {text.shape}"
+        raise EmbedxError(f"{name}: no text in an array `words`, {given}; embedx reads .npz files of `words` and `vectors`")
+    words = text.tolist()
+    if odd := next((word for word in words if not word.isascii() and SURROGATE.search(word)), None):
+        raise EmbedxError(f"{name}: the word {shown(odd)} is no valid Unicode; {AGAIN}")
+    return as_vectors(name, words, arrays)
 
-    @classmethod
-    def write(cls, place: Path, table: Table) -> None:
-        width = max(map(len, table.words), default=1) or 1
-        if bad := next((word for word in table.words if word.endswith("\0")), None):
-            raise EmbedxError(f"the word {shown(bad)} ends with a zero byte, which .npz does not keep; write another format")
-        if 4 * width * len(table.words) > MAX_WORD_BYTES:
-            raise EmbedxError(
-                f"{len(table.words):,} words, the longest of {width:,} characters, would take "
-                f"{4e-9 * width * len(table.words):.1f} GB in an .npz; write safetensors, or fewer words by --top"
-            )
-        with place.open("wb") as out:
-            np.savez(out, words=np.array(table.words, f"<U{width}"), **table.arrays())  # type: ignore[arg-type]
+
+def write(path: Path, table: Table) -> None:
+    width = max(map(len, table.words), default=1) or 1
+    if bad := next((word for word in table.words if word.endswith("\0")), None):
+        raise EmbedxError(f"the word {shown(bad)} ends with a zero byte, which .npz does not keep; write another format")
+    if 4 * width * len(table.words) > MAX_WORD_BYTES:
+        raise EmbedxError(
+            f"{len(table.words):,} words of up to {width:,} characters are too many for an .npz, where each takes the space of "
+            "the longest; write safetensors, or fewer words by --top"
+        )
+    with path.open("wb") as out:
+        np.savez(out, words=np.array(table.words, f"<U{width}"), **table.arrays())  # type: ignore[arg-type]
+
+
+NPZ = Format(
+    name="npz",
+    meaning="NumPy: arrays `words`, `vectors` and `counts`, for int8 also `scale`",
+    programs="numpy.load",
+    suffixes=(".npz",),
+    dtypes=tuple(DTYPES),
+    recognises=recognises,
+    read=read,
+    write=write,
+)

@@ -10,60 +10,69 @@ from typing import Any
 import numpy as np
 
 from embedx.errors import EmbedxError
-from embedx.labeled.files import MemoryBudget
+from embedx.labeled.files import one_line
 from embedx.storage.folder import plain
-from embedx.training.memory import available_memory
-from embedx.training.progress import Progress
-from embedx.vectors.formats.contract import DTYPES, Format, Found, Opened, Table, check_finite, restore, shown
+from embedx.vectors.formats.contract import AGAIN, DTYPES, Format, Found, Opened, Table, as_vectors, check_memory, shown
 
-AGAIN = "write the file again"
-BLOCK_ROWS = 4096
+ARRAYS = {"vector": "vectors", "count": "counts", "scale": "scale"}  # by the column
 
 
-class Parquet(Format):
-    name = "parquet"
-    meaning = "columns `word`, `vector` (a list) and `count`, for int8 also `scale`"
-    programs = "DuckDB, ClickHouse, pandas, polars, Spark"
-    suffixes = (".parquet",)
-    dtypes = tuple(DTYPES)
-    extra = "parquet"
-    keeps_license = True
+def read(file: Opened) -> Found:
+    path = file.path("a Parquet file")
+    pyarrow = _library(file.name, "reading")
+    try:
+        return _read(file.name, pyarrow.parquet.ParquetFile(path, pre_buffer=False))
+    except EmbedxError:
+        raise
+    except (pyarrow.ArrowException, ValueError, OSError, MemoryError, TypeError, KeyError) as error:
+        raise EmbedxError(f"{file.name}: no readable Parquet file of word vectors ({one_line(error)}); {AGAIN}") from error
 
-    @classmethod
-    def recognises(cls, head: bytes) -> bool:
-        return head.startswith(b"PAR1")
 
-    @classmethod
-    def read(cls, file: Opened, progress: Progress) -> Found:
-        path = file.path("a Parquet file")
-        pyarrow = _library(file.name, "reading")
-        try:
-            return _read(file.name, pyarrow.parquet.ParquetFile(path, pre_buffer=False), progress)
-        except EmbedxError:
-            raise
-        except (pyarrow.ArrowException, ValueError, OSError, MemoryError, TypeError, KeyError) as error:
-            why = " ".join(str(error).split()) or type(error).__name__
-            raise EmbedxError(f"{file.name}: no readable Parquet file of word vectors ({shown(why)}); {AGAIN}") from error
+def _read(name: str, file: Any) -> Found:
+    from pyarrow import compute
 
-    @classmethod
-    def write(cls, place: Path, table: Table) -> None:
-        pyarrow = _library(str(place.name), "writing")
-        dim, number = table.rows.shape[1], pyarrow.from_numpy_dtype(DTYPES[table.dtype])
-        types = {"word": pyarrow.string(), "vector": pyarrow.list_(number, dim)}
-        types |= {} if table.counts is None else {"count": pyarrow.int64()}
-        types |= {"scale": pyarrow.float32()} if table.dtype == "int8" else {}
-        about = {"settings": table.settings, "facts": table.facts, "license": table.license}
-        fields = [pyarrow.field(name, kind, nullable=False) for name, kind in types.items()]
-        schema = pyarrow.schema(fields, {"embedx": json.dumps(about, default=plain)})
-        with pyarrow.parquet.ParquetWriter(place, schema, compression="zstd") as writer:
-            for rows, block, scale in table.blocks():
-                columns = {
-                    "word": list(table.words[rows]),
-                    "vector": pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(block.ravel()), dim),
-                    "count": None if table.counts is None else table.counts[rows],
-                    "scale": scale,
-                }
-                writer.write_table(pyarrow.table({name: columns[name] for name in types}, schema))
+    names = file.schema_arrow.names
+    if missing := [each for each in ("word", "vector") if each not in names]:
+        given = shown(", ".join(names))
+        raise EmbedxError(f"{name}: no column `{missing[0]}`, but {given}; embedx reads columns `word` and `vector`")
+    about = file.metadata
+    columns = [about.row_group(g).column(c) for g in range(about.num_row_groups) for c in range(about.num_columns)]
+    n_values = sum(each.num_values for each in columns if each.path_in_schema.startswith("vector"))
+    check_memory(name, 4 * n_values, "write fewer words")  # a few bytes may stand for very many numbers
+    table = file.read(columns=[each for each in ("word", *ARRAYS) if each in names], use_threads=False)
+    if empty := next((each for each in table.column_names if table.column(each).null_count), None):
+        raise EmbedxError(f"{name}: the column `{empty}` has empty cells; {AGAIN}")
+    words = table.column("word").to_pylist()
+    if not all(isinstance(word, str) for word in words):
+        raise EmbedxError(f"{name}: the column `word` is {shown(str(table.column('word').type))}, and not text; {AGAIN}")
+    arrays = {ARRAYS[each]: table.column(each).to_numpy() for each in table.column_names if each in ("count", "scale")}
+    lists = table.column("vector")
+    lengths = compute.list_value_length(lists).to_numpy()
+    if len(np.unique(lengths)) > 1:
+        raise EmbedxError(f"{name}: vectors of different lengths; {AGAIN}")
+    numbers = compute.list_flatten(lists).to_numpy()
+    if numbers.dtype.kind in "iu" and "scale" not in arrays:
+        numbers = numbers.astype(np.float32)
+    return as_vectors(name, words, arrays | {"vectors": numbers.reshape(len(words), -1)})
+
+
+def write(path: Path, table: Table) -> None:
+    pyarrow = _library(path.name, "writing")
+    dim, number = table.rows.shape[1], pyarrow.from_numpy_dtype(DTYPES[table.dtype])
+    types = {"word": pyarrow.string(), "vector": pyarrow.list_(number, dim)}
+    types |= {} if table.counts is None else {"count": pyarrow.int64()}
+    types |= {"scale": pyarrow.float32()} if table.dtype == "int8" else {}
+    fields = [pyarrow.field(name, kind, nullable=False) for name, kind in types.items()]
+    schema = pyarrow.schema(fields, {"embedx": json.dumps(table.about(), default=plain)})
+    with pyarrow.parquet.ParquetWriter(path, schema, compression="zstd") as writer:
+        for rows, block, scale in table.blocks():
+            columns = {
+                "word": list(table.words[rows]),
+                "vector": pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(block.ravel()), dim),
+                "count": None if table.counts is None else table.counts[rows],
+                "scale": scale,
+            }
+            writer.write_table(pyarrow.table({name: columns[name] for name in types}, schema))
 
 
 def _library(name: str, doing: str) -> Any:
@@ -75,62 +84,14 @@ def _library(name: str, doing: str) -> Any:
     return pyarrow
 
 
-def _read(name: str, table: Any, progress: Progress) -> Found:
-    names = table.schema_arrow.names
-    if missing := [each for each in ("word", "vector") if each not in names]:
-        raise EmbedxError(
-            f"{name}: no column `{missing[0]}`, but {shown(', '.join(names))}; embedx reads Parquet files with columns `word` "
-            "and `vector`"
-        )
-    check_size(name, table.metadata)
-    wanted = [each for each in ("word", "vector", "count", "scale") if each in names]
-    words: list[str] = []
-    blocks: list[np.ndarray] = []
-    counts: list[np.ndarray] = []
-    budget = MemoryBudget(name)
-    for batch in table.iter_batches(BLOCK_ROWS, columns=wanted, use_threads=False):
-        if not batch.num_rows:
-            continue
-        columns = {each: batch.column(each) for each in wanted}
-        if empty := next((each for each, column in columns.items() if column.null_count), None):
-            raise EmbedxError(f"{name}: the column `{empty}` has empty cells after row {len(words):,}; {AGAIN}")
-        texts = columns["word"].to_pylist()
-        if not all(isinstance(word, str) for word in texts):
-            raise EmbedxError(f"{name}: the column `word` is {shown(str(columns['word'].type))}, and not text; {AGAIN}")
-        numbers = _numbers(name, columns["vector"], len(words), len(blocks[0][0]) if blocks else None)
-        block = np.empty(numbers.shape, np.float32)
-        budget.take(2 * block.nbytes + batch.nbytes)
-        restore(numbers, columns["scale"].to_numpy(zero_copy_only=False) if "scale" in columns else None, block)
-        blocks.append(block)
-        if "count" in columns:
-            counts.append(np.asarray(columns["count"].to_numpy(zero_copy_only=False), np.int64))
-        words += texts
-        progress.update(len(words))
-    vectors = np.concatenate(blocks) if blocks else np.empty((0, 1), np.float32)
-    check_finite(name, words, vectors, AGAIN)
-    return Found(words, vectors, np.concatenate(counts) if counts else None)
-
-
-def check_size(name: str, about: Any) -> None:
-    """Raise EmbedxError if the numbers that a file claims do not fit into memory: a few bytes may stand for very many."""
-    columns = [about.row_group(g).column(c) for g in range(about.num_row_groups) for c in range(about.num_columns)]
-    n_values = sum(each.num_values for each in columns if each.path_in_schema.startswith("vector"))
-    if 4 * n_values > available_memory():
-        raise EmbedxError(f"{name}: {n_values:,} numbers do not fit into memory; write fewer words")
-
-
-def _numbers(name: str, column: Any, done: int, dim: int | None) -> np.ndarray:
-    """(rows, dim): a column of lists, all of which have the same length, that of former blocks if there were any."""
-    from pyarrow import compute, types
-
-    is_lists = types.is_list(column.type) or types.is_large_list(column.type) or types.is_fixed_size_list(column.type)
-    flat = column.flatten() if is_lists else column
-    values = flat.to_numpy(zero_copy_only=False)
-    if not is_lists or (values.dtype.kind not in "fiu" and not flat.null_count):
-        raise EmbedxError(f"{name}: the column `vector` is {shown(str(column.type))}, and no lists of numbers; {AGAIN}")
-    n = dim or len(flat) // len(column)
-    if not n or not compute.all(compute.equal(compute.list_value_length(column), n)).as_py():
-        raise EmbedxError(f"{name}: vectors of different lengths after row {done:,}; {AGAIN}")
-    if flat.null_count:
-        raise EmbedxError(f"{name}: a vector has empty places after row {done:,}; {AGAIN}")
-    return np.asarray(values.reshape(len(column), n))
+PARQUET = Format(
+    name="parquet",
+    meaning="columns `word`, `vector` (a list) and `count`, for int8 also `scale`",
+    programs="DuckDB, ClickHouse, pandas, polars, Spark",
+    suffixes=(".parquet",),
+    dtypes=tuple(DTYPES),
+    extra="parquet",
+    recognises=lambda head: head.startswith(b"PAR1"),
+    read=read,
+    write=write,
+)

@@ -16,60 +16,44 @@ from safetensors.numpy import load_file, save_file
 
 from embedx.errors import EmbedxError
 from embedx.storage.folder import escape, plain, unescape
-from embedx.training.memory import available_memory
-from embedx.training.progress import Progress
-from embedx.vectors.formats.contract import DTYPES, Format, Found, Opened, Table, as_vectors, shown
+from embedx.vectors.formats.contract import AGAIN, DTYPES, Format, Found, Opened, Table, as_vectors, check_memory, shown
 
 MAX_HEADER = 100_000_000  # bytes; that of the library
-AGAIN = "write or fetch the file again"
 
 
-class Safetensors(Format):
-    name = "safetensors"
-    meaning = "tensors `vectors`, `words` (UTF-8, a word a line) and `counts`, for int8 also `scale`"
-    programs = "safetensors in Python, Rust, JavaScript"
-    suffixes = (".safetensors",)
-    dtypes = tuple(DTYPES)
-    keeps_license = True
-
-    @classmethod
-    def recognises(cls, head: bytes) -> bool:
-        return len(head) > 8 and head[8:9] == b"{" and struct.unpack("<Q", head[:8])[0] <= MAX_HEADER
-
-    @classmethod
-    def read(cls, file: Opened, progress: Progress) -> Found:
-        tensors = load_tensors(file.path("a safetensors file"))
-        if "words" not in tensors:
-            others = shown(", ".join(tensors))
-            raise EmbedxError(f"{file.name}: holds no tensor `words`, but {others}; embedx reads `words` and `vectors`")
-        return as_vectors(file.name, _words(file.name, tensors.pop("words")), tensors, AGAIN)
-
-    @classmethod
-    def write(cls, place: Path, table: Table) -> None:
-        lines = "".join(f"{escape(word)}\n" for word in table.words).encode()
-        about = {"format": "embedx", "settings": table.settings, "facts": table.facts, "license": table.license}
-        texts = {name: v if isinstance(v, str) else json.dumps(v, default=plain) for name, v in about.items()}
-        save_file({"words": np.frombuffer(lines, np.uint8), **table.arrays()}, place, texts)
-
-
-def load_tensors(path: Path) -> dict[str, np.ndarray]:
-    """The tensors of a file. Raises `EmbedxError` if they cannot be read."""
-    if path.stat().st_size > available_memory():
-        raise EmbedxError(f"{path}: does not fit into memory; it has {path.stat().st_size / 1e9:,.1f} GB")
+def read(file: Opened) -> Found:
+    path = file.path("a safetensors file")
+    check_memory(file.name, path.stat().st_size, "write fewer words, by --top")
     try:
-        return load_file(path)
+        tensors = load_file(path)
     except (SafetensorError, ValueError, TypeError, KeyError) as error:
         raise EmbedxError(f"{path}: no readable safetensors ({shown(str(error))}); {AGAIN}") from None
-
-
-def _words(name: str, text: np.ndarray) -> list[str]:
-    """The words of the tensor `words`."""
-    if text.dtype != np.uint8 or text.ndim != 1:
-        raise EmbedxError(f"{name}: the tensor `words` is {text.dtype} {text.shape}; it must be uint8, their UTF-8")
+    text = tensors.pop("words", None)
+    if text is None or text.dtype != np.uint8 or text.ndim != 1:
+        given = f"but {shown(', '.join(tensors))}" if text is None else f"which is {text.dtype} {text.shape}"
+        raise EmbedxError(f"{file.name}: no UTF-8 in a tensor `words` of uint8, {given}; embedx reads `words` and `vectors`")
     try:
         *lines, rest = text.tobytes().decode("utf-8").split("\n")
     except UnicodeDecodeError as error:
-        raise EmbedxError(f"{name}: `words` is no UTF-8 at byte {error.start:,}; {AGAIN}") from None
+        raise EmbedxError(f"{file.name}: `words` is no UTF-8 at byte {error.start:,}; {AGAIN}") from None
     if rest:
-        raise EmbedxError(f"{name}: `words` is cut short within its last line; {AGAIN}")
-    return [unescape(line) if "\\" in line else line for line in lines]
+        raise EmbedxError(f"{file.name}: `words` is cut short within its last line; {AGAIN}")
+    return as_vectors(file.name, [unescape(line) if "\\" in line else line for line in lines], tensors)
+
+
+def write(path: Path, table: Table) -> None:
+    lines = "".join(f"{escape(word)}\n" for word in table.words).encode()
+    texts = {name: json.dumps(about, default=plain) for name, about in table.about().items()}
+    save_file({"words": np.frombuffer(lines, np.uint8), **table.arrays()}, path, {"format": "embedx", **texts})
+
+
+SAFETENSORS = Format(
+    name="safetensors",
+    meaning="tensors `vectors`, `words` (UTF-8, a word a line) and `counts`, for int8 also `scale`",
+    programs="safetensors in Python, Rust, JavaScript",
+    suffixes=(".safetensors",),
+    dtypes=tuple(DTYPES),
+    recognises=lambda head: head[8:9] == b"{" and struct.unpack("<Q", head[:8])[0] <= MAX_HEADER,
+    read=read,
+    write=write,
+)

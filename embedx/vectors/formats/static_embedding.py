@@ -5,7 +5,7 @@
     model.safetensors   the tensor `embeddings` (words + 1, dim): the last row, of zeros, is for unknown words
     tokenizer.json      of the library tokenizers: splits text into words as `embedx train` did
     config.json, modules.json   of the two libraries
-    README.md           the model card
+    README.md           the model card, https://huggingface.co/docs/hub/model-cards
 
 sentence-transformers counts unknown words into the mean, which changes the length of a sentence's vector and not its direction;
 it takes no int8.
@@ -19,68 +19,52 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import save_file
 
-from embedx.errors import EmbedxError
-from embedx.training.memory import available_memory
-from embedx.training.progress import Progress
-from embedx.vectors.formats.card import model_card
-from embedx.vectors.formats.contract import Format, Found, Table, as_vectors, check_words, shown
-from embedx.vectors.formats.safetensors import load_tensors
+from embedx.storage.folder import installed_version, plain
+from embedx.vectors.formats.contract import Format, Table
 
 TENSORS, TOKENIZER, CARD = "model.safetensors", "tokenizer.json", "README.md"
 FILES = (TENSORS, TOKENIZER, "config.json", "modules.json", CARD)
 MODULES = [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.StaticEmbedding"}]
-BYTES_PER_BYTE = 12  # of JSON, once it is read
-AGAIN = "fetch the folder again"
+IN_CARD = ("objective", "sources", "source", "corpus_tokens", "words_trained", "epochs", "final_loss", "heldout")  # facts
+MODEL_CARD = """---
+library_name: sentence-transformers
+pipeline_tag: sentence-similarity
+tags: [embeddings, static-embeddings, sentence-transformers, model2vec, word2vec, embedx]
+---
+
+# Word vectors
+
+{0[0]:,} words, {0[1]} dimensions, {dtype}; written by embedx {version}.
+A sentence's vector is the mean of those of its words. The tokenizer does not join the words of a phrase.
+
+| data, scores and settings | |
+|---|---|
+{rows}
+"""
 
 
-class StaticEmbedding(Format):
-    name = "static-embedding"
-    meaning = "a folder that embeds sentences, by the mean of their words, with a model card"
-    programs = "sentence-transformers, model2vec"
-    dtypes = ("float32", "float16")
-    is_folder = True
-    keeps_license = True
+def owns(folder: Path) -> bool:
+    """Whether all in the folder was written by `write`."""
+    return (folder / TOKENIZER).is_file() and {each.name for each in folder.iterdir()} <= set(FILES)
 
-    @classmethod
-    def recognises_folder(cls, folder: Path) -> bool:
-        return all((folder / file).is_file() for file in (TENSORS, TOKENIZER))
 
-    @classmethod
-    def is_own_folder(cls, folder: Path) -> bool:
-        return cls.recognises_folder(folder) and {each.name for each in folder.iterdir()} <= set(FILES)
-
-    @classmethod
-    def read_folder(cls, folder: Path, progress: Progress) -> Found:
-        words, unknown = _words(folder / TOKENIZER)
-        tensors = load_tensors(folder / TENSORS)
-        if "mapping" in tensors:
-            raise EmbedxError(f"{folder}: words share vectors (model2vec's vocabulary quantisation), which is not read")
-        name = next((each for each in ("embeddings", "embedding.weight") if each in tensors), None)
-        if name is None:
-            raise EmbedxError(f"{folder / TENSORS}: holds no tensor `embeddings`, but {shown(', '.join(tensors))}; {AGAIN}")
-        stored = tensors[name].astype(np.float32) if tensors[name].dtype == np.int8 else tensors[name]
-        found = as_vectors(str(folder / TENSORS), words, {"vectors": stored}, AGAIN)
-        is_unknown = bool(words) and words[-1] == unknown and not found.vectors[-1].any()
-        return Found(words[:-1], found.vectors[:-1]) if is_unknown else found
-
-    @classmethod
-    def write(cls, place: Path, table: Table) -> None:
-        place.mkdir()
-        unknown = "[UNK]"
-        while unknown in table.words:
-            unknown = f"[{unknown}]"
-        dim = table.rows.shape[1]
-        vectors = np.vstack([table.arrays()["vectors"], np.zeros((1, dim), table.dtype)])  # the last for unknown words
-        save_file({"embeddings": vectors}, place / TENSORS, {"format": "pt"})
-        config = {
-            "model_type": "model2vec", "architectures": ["StaticModel"], "tokenizer_name": "embedx", "normalize": False,
-            "hidden_dim": dim, "embedding_dtype": table.dtype, "max_length": None,
-        }  # fmt: skip
-        tokenizer = _tokenizer([*table.words, unknown], table.settings)
-        for file, content in ((TOKENIZER, tokenizer), ("config.json", config), ("modules.json", MODULES)):
-            with (place / file).open("w", encoding="utf-8") as out:
-                json.dump(content, out, ensure_ascii=False)
-        (place / CARD).write_text(model_card(table), "utf-8")
+def write(path: Path, table: Table) -> None:
+    path.mkdir()
+    unknown = "[UNK]"
+    while unknown in table.words:
+        unknown = f"[{unknown}]"
+    dim = table.rows.shape[1]
+    vectors = np.vstack([table.arrays()["vectors"], np.zeros((1, dim), table.dtype)])  # the last for unknown words
+    save_file({"embeddings": vectors}, path / TENSORS, {"format": "pt"})
+    config = {
+        "model_type": "model2vec", "architectures": ["StaticModel"], "tokenizer_name": "embedx", "normalize": False,
+        "hidden_dim": dim, "embedding_dtype": table.dtype, "max_length": None,
+    }  # fmt: skip
+    tokenizer = _tokenizer([*table.words, unknown], table.model.settings)
+    for file, content in ((TOKENIZER, tokenizer), ("config.json", config), ("modules.json", MODULES)):
+        with (path / file).open("w", encoding="utf-8") as out:
+            json.dump(content, out, ensure_ascii=False)
+    (path / CARD).write_text(_card(table), "utf-8")
 
 
 def _tokenizer(words: Sequence[str], settings: dict[str, Any]) -> dict[str, Any]:
@@ -96,24 +80,19 @@ def _tokenizer(words: Sequence[str], settings: dict[str, Any]) -> dict[str, Any]
     }  # fmt: skip
 
 
-def _words(file: Path) -> tuple[list[str], str | None]:
-    """The words of a tokenizer in the order of their ids, and the one for unknown words."""
-    try:
-        if BYTES_PER_BYTE * file.stat().st_size > available_memory():
-            raise MemoryError
-        content = json.loads(file.read_bytes())
-        model = content["model"]
-        vocabulary = model["vocab"]
-        if isinstance(vocabulary, list):  # Unigram: pieces with scores
-            vocabulary = {piece: row for row, (piece, _) in enumerate(vocabulary)}
-        numbers = {**vocabulary, **{each["content"]: each["id"] for each in content.get("added_tokens") or ()}}
-        words = sorted(numbers, key=numbers.__getitem__)
-        if [numbers[word] for word in words] != list(range(len(words))) or not all(isinstance(word, str) for word in words):
-            raise ValueError("its numbers have gaps")
-        unknown = model.get("unk_token")
-    except MemoryError:
-        raise EmbedxError(f"{file}: does not fit into memory") from None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise EmbedxError(f"{file}: no readable tokenizer with a vocabulary ({shown(str(error))}); {AGAIN}") from None
-    check_words(str(file), words)
-    return words, unknown if isinstance(unknown, str) else None
+def _card(table: Table) -> str:
+    """The model card as Markdown: data, scores and settings of the vectors."""
+    about = {name: table.model.facts[name] for name in IN_CARD if name in table.model.facts} | table.model.settings
+    texts = {name: v if isinstance(v, str) else json.dumps(v, default=plain, ensure_ascii=False) for name, v in about.items()}
+    rows = "\n".join(f"| {name} | {' '.join(text.split())} |" for name, text in texts.items())
+    return MODEL_CARD.format(table.rows.shape, dtype=table.dtype, version=installed_version(), rows=rows)
+
+
+STATIC_EMBEDDING = Format(
+    name="static-embedding",
+    meaning="a folder that embeds sentences, by the mean of their words, with a model card",
+    programs="sentence-transformers, model2vec",
+    dtypes=("float32", "float16"),
+    write=write,
+    owns=owns,
+)
