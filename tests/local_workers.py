@@ -71,10 +71,6 @@ class LocalWorkers:
                 self._new()
                 self.free.notify_all()
 
-    def stop(self):
-        for each in self.all:
-            each.worker.stop()
-
     def close(self): ...
 
 

@@ -255,11 +255,9 @@ REFUSED = {
     "--deterministic does not apply with --cluster": ("softmax", {"deterministic": True}),
     "--optimizer lbfgs does not apply with --cluster": ("softmax", {"optimizer": "lbfgs"}),
     "--max-norm does not apply with --cluster": ("softmax", {"max_norm": 1.0}),
-    "--weights sparse with --objective ns does not apply with --cluster": ("ns", {"weights": "sparse"}),
-    "--optimizer rowwise-adagrad does not apply with --cluster with all labels as candidates": (
-        "softmax", {"optimizer": "rowwise-adagrad"},
-    ),
-}  # fmt: skip
+    "--weights sparse does not apply with --cluster": ("ns", {"weights": "sparse"}),
+    "--optimizer rowwise-adagrad does not apply with --cluster: all labels": ("softmax", {"optimizer": "rowwise-adagrad"}),
+}
 
 
 @pytest.mark.parametrize("message", REFUSED)

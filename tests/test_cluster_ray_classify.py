@@ -1,6 +1,8 @@
 """classify and predict --cluster on a real Ray cluster: labels divided over workers, examples divided, workers lost."""
 
 import contextlib
+import os
+import signal
 import subprocess
 import sys
 
@@ -11,12 +13,10 @@ from test_cluster_classify import Nodes, assert_same_bytes, quality, train
 from test_label_tree import ova, settings, topics
 
 from embedx.classification import classifier
-from embedx.distributed import predict, ray_backend
-from embedx.distributed.files import shared
-from embedx.distributed.ray_backend import Predictors, ReadFromHead, connected
+from embedx.distributed import predict
+from embedx.distributed.ray_backend import connected
 from embedx.distributed.settings import ClusterSettings
 from embedx.labeled.digits import digits
-from embedx.storage.folder import DESCRIPTION
 from embedx.training.progress import Silent
 
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.xdist_group("ray")]
@@ -55,20 +55,25 @@ def test_examples_are_divided_over_workers(address):
 
 
 def test_workers_that_predict_may_be_lost(address, tmp_path, monkeypatch):
+    died = tmp_path / "died"
+
+    class Mortal(predict.Predictor):
+        def predict(self, features):
+            if not died.exists():
+                died.touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+            return super().predict(features)
+
     monkeypatch.setattr(predict, "MAX_ROWS", 50)
+    monkeypatch.setattr(predict, "Predictor", Mortal)
     data, test = digits(600, 400)
     quality("softmax", data, test, epochs=3)[1].classifier.save(tmp_path / "model")
     found = classifier.load(tmp_path / "model")
     expected = list(found.top_k(test.features, 3, threads=1))
-    with connected(ClusterSettings(cluster=address, workers=2), 1, Silent()):
-        folder = shared(found.folder, DESCRIPTION, ReadFromHead(found.folder))
-        workers = Predictors(predict.builds_of(found, folder, 2, 1, 3), 1)
-        blocks = []
-        for block in predict.predict_by(workers, 2, found, test.features, 3, Silent()):
-            if not blocks:
-                ray_backend.ray().kill(workers.actors[0], no_restart=False)
-            blocks.append(block)
-        workers.close()
+    on = ClusterSettings(cluster=address, workers=2)
+    blocks = list(predict.predict(on, found, test.features, 3, 1, Silent()))
+    assert len(blocks) == 8
+    assert died.exists()
     for part in (0, 1):
         whole = [np.concatenate([block[part] for block in each]) for each in (blocks, expected)]
         np.testing.assert_allclose(*whole, rtol=2e-5)

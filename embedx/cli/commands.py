@@ -15,7 +15,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from embedx import objectives, samplers
-from embedx.distributed.settings import ClusterSettings, check_cluster_settings
+from embedx.distributed.settings import ClusterSettings
 from embedx.engine.settings import check_stopping
 from embedx.errors import DivergedError, EmbedxError
 from embedx.settings import (
@@ -193,7 +193,7 @@ def train_words(given: SimpleNamespace, progress: Progress) -> tuple[Path, skipg
     check_stopping(typed)
     check_phrase_settings(typed)
     check_vocabulary_settings(typed)
-    check_cluster_settings(typed)
+    cluster = ClusterSettings.from_options(typed)
     if start is not None:
         typed = start.with_defaults(typed)
     sources = resolve(corpora)  # reports a mistyped name before anything else is done
@@ -206,7 +206,6 @@ def train_words(given: SimpleNamespace, progress: Progress) -> tuple[Path, skipg
     how: dict[str, Any] = dict(zip(("text", "vocabulary", "phrases"), groups, strict=True))
     how |= {"progress": progress, "cache_dir": given.cache_dir, "checkpoints": checkpoints}
     groups.append(StartSettings.from_options(typed))
-    cluster = ClusterSettings.from_options(typed)
     command = ["embedx", "train", *corpora, "--objective", name, *(["--collapsed"] if given.collapsed else [])]
     by: Callable[[], skipgram.TrainedVectors]
     if given.collapsed:
@@ -340,10 +339,9 @@ def train_classifier(
     if validation_file is not None:
         check_there(validation_file)
     check_stopping(typed)
-    check_cluster_settings(typed)
+    cluster = ClusterSettings.from_options(typed)
     if given.test_labels and not given.test:
         raise EmbedxError("--test-labels needs --test")
-    cluster = ClusterSettings.from_options(typed)
     with contextlib.ExitStack() as opened:
         by: Callable[..., classification.TrainedClassifier] = classification.train
         if cluster.is_asked_for:  # a missing cluster is reported before anything is read

@@ -25,7 +25,7 @@ from embedx.cli.options import (
     option,
 )
 from embedx.cli.streams import is_read_at_once
-from embedx.distributed.settings import MAX_WORKERS, ClusterSettings, check_cluster_settings
+from embedx.distributed.settings import MAX_WORKERS, ClusterSettings
 from embedx.errors import EmbedxError
 from embedx.settings import MOST_THREADS
 from embedx.training.progress import Reporter
@@ -42,7 +42,7 @@ def predict(
     threads: Annotated[int | None, option("worker threads; by default one per usable core", min=1, max=MOST_THREADS)] = None,
     search: Annotated[bool, option("score only a part of the labels, found by an index", "--search")] = False,
     scored_fraction: Annotated[float, option("with --search: fraction of the labels that is scored", min=0, max=1)] = 0.05,
-    cluster: Annotated[str | None, option("predict on a Ray cluster, its workers sharing the labels")] = None,
+    cluster: Annotated[str | None, option("predict on a Ray cluster: its workers share the rows")] = None,
     workers: Annotated[
         int | None, option("with --cluster: worker processes; by default one per machine", min=1, max=MAX_WORKERS)
     ] = None,
@@ -52,10 +52,10 @@ def predict(
     """List the most probable labels of each row: label, probability, label, probability, ..."""
     from embedx.cli import commands
 
-    check_cluster_settings({"cluster": cluster, "workers": workers})
+    on = ClusterSettings(cluster, workers)
     reporter = Reporter(sys.stderr, is_quiet=quiet, is_alone=not is_read_at_once())
     scored = scored_fraction if search else None
-    for labels in commands.predict(model, data, top_k, threads, scored, ClusterSettings(cluster, workers), reporter):
+    for labels in commands.predict(model, data, top_k, threads, scored, on, reporter):
         if as_json:
             print(json.dumps([{"label": label, "probability": probability} for label, probability in labels]))
         else:

@@ -10,31 +10,28 @@ import dataclasses
 import math
 import threading
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_matrix
 
 from embedx import optimizers, samplers
 from embedx.classification import task as classification
 from embedx.classification.resolve import is_label_by_label, resolved
 from embedx.classification.settings import ClassifySettings
 from embedx.classification.strategies import Classification, Full, FullTiled, Sampled
-from embedx.classification.tree_training import Tiles, TreePlan, TreeTraining
+from embedx.classification.tree_training import Tiles, TreeTraining
 from embedx.distributed.ray_backend import Size
 from embedx.distributed.replica import ParameterReplica
 from embedx.distributed.run import Distributed
 from embedx.distributed.server import Deltas, Parameters, WorkerState
 from embedx.distributed.settings import ClusterSettings
-from embedx.distributed.worker import Plan, check_memory
+from embedx.distributed.worker import Plan
 from embedx.engine.examples import examples_of
 from embedx.engine.select import SINGLE
 from embedx.engine.sparse_levels import Level
 from embedx.errors import EmbedxError
 from embedx.labeled.data import Labeled, Labels
 from embedx.objectives.contract import Objective
-from embedx.optimizers.contract import UpdateRule
-from embedx.training.memory import n_bytes
 from embedx.training.progress import Progress
 
 MERGES = 200  # at least, of each worker over a run
@@ -54,12 +51,9 @@ class ExamplesPlan(Plan):
     arguments: tuple[Any, ...]  # of the kind, but for the settings
 
     def build(self, threads: int) -> Classification:
-        objective, *others = copy.deepcopy(
-            self.arguments
-        )  # arrays that Ray sends are read-only, which is another type to kernels
-        made = self.kind(objective, dataclasses.replace(self.settings, threads=threads), *others)
-        check_memory(2 * n_bytes((made.outputs, made.hidden)), "its replica", "--workers or --threads")
-        return made
+        # Copies, because arrays that Ray sends are read-only, which is another type to kernels.
+        objective, *others = copy.deepcopy(self.arguments)
+        return self.kind(objective, dataclasses.replace(self.settings, threads=threads), *others)
 
     def parameters(self, strategy: Classification) -> Parameters:
         of_features = np.ones(strategy.n_features)  # how often each has an example
@@ -71,7 +65,6 @@ class ExamplesPlan(Plan):
         return Parameters(tables, strategy.optimizer, strategy.local_state, strategy.n_updates, rates)
 
     def replica(self, strategy: Classification) -> Any:
-        super().replica(strategy)
         return DecayedReplica(strategy, self.parameters(strategy))
 
 
@@ -109,20 +102,14 @@ class DecayedReplica(ParameterReplica):
 class LabelsPlan(Plan):
     """Every worker trains tiles of labels."""
 
-    objective: Objective
     settings: ClassifySettings
-    features: csr_matrix
-    labels: Labels
-    optimizer: UpdateRule
-    counts: np.ndarray
-    trees: list[TreePlan]
+    arguments: tuple[Any, ...]  # objective, features, labels, optimizer, counts and trees
 
     def build(self, threads: int) -> TreeTraining:
-        own = copy.deepcopy(self)  # arrays that Ray sends are read-only, which is another type to kernels
-        settings, examples = dataclasses.replace(own.settings, threads=threads), examples_of(own.features, own.labels)
-        made = TreeTraining(own.objective, settings, own.features, examples, own.optimizer, own.counts, own.trees)
-        check_memory(n_bytes(made.workers), "its threads", "--workers or --threads")
-        return made
+        # Copies, because arrays that Ray sends are read-only, which is another type to kernels.
+        objective, features, labels, *others = copy.deepcopy(self.arguments)
+        settings = dataclasses.replace(self.settings, threads=threads)
+        return TreeTraining(objective, settings, features, examples_of(features, labels), *others)
 
     def server(self, strategy: TreeTraining) -> "TileServer":
         return TileServer(strategy)
@@ -135,25 +122,19 @@ class LabelsPlan(Plan):
         return TileReplica(strategy)
 
 
-class LevelStart(NamedTuple):
-    """A level that is to be trained."""
-
-    level: int  # its number among the levels of all trees
-    above: list[Level]  # the trained levels of its tree
-
-
 class TileServer:
     """Collects tiles. A worker's version is the number of the level that it trains."""
 
     def __init__(self, strategy: TreeTraining) -> None:
         self.strategy, self.lock = strategy, threading.Lock()
 
-    def initial(self, worker: WorkerState) -> LevelStart | None:
+    def initial(self, worker: WorkerState) -> tuple[int, list[Level]] | None:
+        """The number of a level that is to be trained, and the trained levels of its tree."""
         level = self.strategy.level
         if worker.version == level:
             return None
         worker.version = level
-        return LevelStart(level, self.strategy.trained[self.strategy.levels[level][0]])
+        return level, self.strategy.trained[self.strategy.levels[level][0]]
 
     def remote_delta(self, worker: WorkerState) -> None:
         return None
@@ -173,10 +154,10 @@ class TileReplica:
     def __init__(self, strategy: TreeTraining) -> None:
         self.strategy, self.level = strategy, -1
 
-    def overwrite(self, initial: LevelStart) -> None:
-        strategy, self.level = self.strategy, initial.level
+    def overwrite(self, initial: tuple[int, list[Level]]) -> None:
+        strategy, (self.level, above) = self.strategy, initial
         strategy.trained = [[] for _ in strategy.plans]
-        strategy.trained[strategy.levels[self.level][0]] = [Level(*map(np.array, each)) for each in initial.above]
+        strategy.trained[strategy.levels[self.level][0]] = [Level(*map(np.array, each)) for each in above]
         strategy.done = []
         strategy.prepare(self.level)
 
@@ -205,20 +186,16 @@ def train(
     check(cluster, settings, objective)
 
     def distributed(own: TreeTraining | Classification) -> Distributed:
-        plan: Plan
         if isinstance(own, TreeTraining):
             labels = Labels(own.examples.label_offsets, own.examples.label_ids)
-            plan = LabelsPlan(own.objective, own.settings, own.features, labels, own.optimizer, own.counts, list(own.plans))
+            arguments: tuple[Any, ...] = own.objective, own.features, labels, own.optimizer, own.counts, list(own.plans)
             n_chunks = max(size.threads, own.n_chunks // (RANGES * size.workers * size.threads))
-        else:
-            arguments = own.objective, own.sampler, own.examples, own.optimizer, own.counts, own.n_features, own.warm_up
-            plan = ExamplesPlan(type(own), own.settings, arguments)
-            n_examples = own.n * float(own.settings.epochs or 1)
-            n_chunks = chunks_per_range(cluster.merge_every, own.chunk, n_examples, size)
-        return opened.enter_context(contextlib.closing(Distributed(own, plan, size, n_chunks)))
+            return Distributed(own, LabelsPlan(own.settings, arguments), size, n_chunks)
+        arguments = own.objective, own.sampler, own.examples, own.optimizer, own.counts, own.n_features, own.warm_up
+        n_chunks = chunks_per_range(cluster.merge_every, own.chunk, own.n * float(own.settings.epochs or 1), size)
+        return Distributed(own, ExamplesPlan(type(own), own.settings, arguments), size, n_chunks)
 
-    with contextlib.ExitStack() as opened:
-        return classification.train(data, objective, settings, progress=progress, wrap=distributed, **options)
+    return classification.train(data, objective, settings, progress=progress, wrap=distributed, **options)
 
 
 def chunks_per_range(merge_every: int | None, chunk: int, n_examples: float, size: Size) -> int:
@@ -233,21 +210,18 @@ def check(cluster: ClusterSettings, settings: ClassifySettings, objective: Objec
     """Raise `EmbedxError` for what cannot be trained by workers; the settings are resolved."""
     sampler, optimizer = samplers.SAMPLERS[str(settings.sampler)], optimizers.OPTIMIZERS[str(settings.optimizer)]
     others = " or ".join(name for name in objective.samplers() if name != sampler.name)
-    refused, by_label = "does not apply with --cluster", is_label_by_label(settings, objective)
-    if settings.optimizer == "lbfgs":
-        raise EmbedxError(f"--optimizer lbfgs {refused}: it takes the gradient of all data at once; take adagrad")
+    of_all, by_label = sampler.candidates == "all", is_label_by_label(settings, objective)
     if by_label and cluster.merge_every is not None:
         raise EmbedxError("--set merge-every has no effect where each label is trained by itself; leave it out")
-    for is_so, message in (
-        (settings.deterministic, f"--deterministic {refused}, whose workers merge in no fixed order; leave out one of "
-         "them, or take --objective ova --weights sparse, which trains each label by itself"),
-        (sampler.candidates == "retrieved", f"--sampler {sampler.name} {refused}: its index is of one machine; take "
-         + (f"--sampler {others}" if others else "another --objective")),
-        (settings.weights == "sparse", f"--weights sparse with --objective {objective.name} {refused}: such rows are not "
-         "merged; take --weights dense, --hidden 100, or --objective ova"),
-        (settings.max_norm is not None, f"--max-norm {refused}: merged rows may be longer; take --l2"),
-        (sampler.candidates == "all" and optimizer.keeps == "per_row",
-         f"--optimizer {settings.optimizer} {refused} with all labels as candidates; take adagrad"),
+    for option, is_so, why in (
+        ("--optimizer lbfgs", settings.optimizer == "lbfgs", "it takes the gradient of all data at once; take adagrad"),
+        ("--deterministic", settings.deterministic and not by_label, "workers merge in no fixed order; leave out one of them"),
+        (f"--sampler {sampler.name}", sampler.candidates == "retrieved",
+         "its index is of one machine; take " + (f"--sampler {others}" if others else "another --objective")),
+        ("--weights sparse", settings.weights == "sparse" and not by_label, "such rows are not merged; take --weights dense"),
+        ("--max-norm", settings.max_norm is not None and not by_label, "merged rows may be longer; take --l2"),
+        (f"--optimizer {optimizer.name}", of_all and optimizer.keeps == "per_row" and not by_label,
+         "all labels are candidates; take adagrad"),
     ):  # fmt: skip
-        if is_so and not by_label:
-            raise EmbedxError(message)
+        if is_so:
+            raise EmbedxError(f"{option} does not apply with --cluster: {why}")

@@ -1,9 +1,10 @@
 """Workers on a Ray cluster: started, and replaced when they are lost. The only file that imports Ray.
 
-A worker is an actor that claims as many CPUs as it has threads. Its methods `train` and `merge` run concurrently: it merges a
-range while it trains the next. One that dies is replaced where there are CPUs: on another machine, or on one that joins later.
+A worker is an actor that claims as many CPUs as it has threads. Its methods run concurrently: it merges a range while it trains
+the next. One that dies is replaced where there are CPUs: on another machine, or on one that joins later.
 """
 
+import collections
 import contextlib
 import itertools
 import logging
@@ -12,12 +13,10 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from embedx.distributed.files import Files
 from embedx.distributed.server import WorkerState
 from embedx.distributed.settings import ClusterSettings
 from embedx.distributed.worker import Plan, Worker
@@ -26,7 +25,7 @@ from embedx.storage.folder import installed_version
 from embedx.training.progress import Progress
 
 DEPTH = 2  # ranges of a worker at a time: one that it trains, and one that it merges or that waits
-PATIENCE = 15.0  # seconds without any worker before a note, and to wait for others after the first
+PATIENCE = 15.0  # seconds to wait for other workers after the first
 LOST_IN_A_ROW = 5  # workers, without a range trained between, before the run gives up
 CONNECT_SECONDS = 10.0
 STEP = 0.2  # seconds between checks of the workers
@@ -60,28 +59,29 @@ def connected(settings: ClusterSettings, threads: int | None, progress: Progress
     Raises `EmbedxError` if there is no such cluster, or no machine has so many CPUs.
     """
     library, address = ray(), str(settings.cluster)
-    was_connected, handler = library.is_initialized(), signal.getsignal(signal.SIGTERM)
-    if not was_connected:
-        progress.note(f"cluster: connecting to {address}")
-        try:
-            if address != "auto":  # where nobody listens Ray would wait for minutes
-                host, _, port = address.rpartition(":")
-                socket.create_connection((host, int(port)), timeout=CONNECT_SECONDS).close()
-            library.init(address=address, logging_level=logging.ERROR, log_to_driver=False, namespace="embedx")
-        except (ConnectionError, ValueError, RuntimeError, OSError) as error:
-            where = "this machine belongs to no Ray cluster" if address == "auto" else f"no Ray cluster at {address}"
-            raise EmbedxError(
-                f"--cluster {address}: {where}; start one by `ray start --head`, and on each other machine by "
-                "`ray start --address=HOST:6379`"
-            ) from error
-        finally:
-            if threading.current_thread() is threading.main_thread():  # Ray's own would end the program without a checkpoint
-                signal.signal(signal.SIGTERM, handler)
+    if library.is_initialized():
+        yield chosen_size(settings.workers, threads)
+        return
+    handler = signal.getsignal(signal.SIGTERM)
+    progress.note(f"cluster: connecting to {address}")
+    try:
+        if address != "auto":  # where nobody listens Ray would wait for minutes
+            host, _, port = address.rpartition(":")
+            socket.create_connection((host, int(port)), timeout=CONNECT_SECONDS).close()
+        library.init(address=address, logging_level=logging.ERROR, log_to_driver=False, namespace="embedx")
+    except (ValueError, RuntimeError, OSError) as error:
+        where = "this machine belongs to no Ray cluster" if address == "auto" else f"no Ray cluster at {address}"
+        raise EmbedxError(
+            f"--cluster {address}: {where}; start one by `ray start --head`, and on each other machine by "
+            "`ray start --address=HOST:6379`"
+        ) from error
+    finally:
+        if threading.current_thread() is threading.main_thread():  # Ray's own would end the program without a checkpoint
+            signal.signal(signal.SIGTERM, handler)
     try:
         yield chosen_size(settings.workers, threads)
     finally:
-        if not was_connected:
-            library.shutdown()
+        library.shutdown()
 
 
 def chosen_size(workers: int | None, threads: int | None) -> Size:
@@ -92,7 +92,7 @@ def chosen_size(workers: int | None, threads: int | None) -> Size:
             f"--threads {threads or 1}: no machine of the cluster has so many CPUs; the largest has {max(cpus, default=0)}"
         )
     if workers is None:
-        return Size(sum(n // (threads or n) for n in cpus) if threads else len(cpus), threads or cpus[0])
+        return Size(sum(n // (threads or n) for n in cpus), threads or cpus[0])
     of_machine = -(-workers // len(cpus))
     return Size(workers, threads or max(1, cpus[0] // of_machine))
 
@@ -126,18 +126,7 @@ class Workers:
     """The workers of a run, as far as the cluster has CPUs for them."""
 
     def __init__(self, plan: Plan, size: Size, progress: Progress) -> None:
-        library = ray()
-
-        class Actor(Worker):
-            train = library.method(concurrency_group="train")(Worker.train)
-            merge = library.method(concurrency_group="merge")(Worker.merge)
-            stop = library.method(concurrency_group="merge")(Worker.stop)
-
-        remote = library.remote(concurrency_groups={"train": DEPTH, "merge": 1})(Actor)
-        self.size, self.progress, sent = size, progress, library.put(plan)
-        self.new_actor: Callable[[], Any] = lambda: remote.options(
-            num_cpus=size.threads, max_restarts=0, scheduling_strategy="SPREAD"
-        ).remote(sent, size.threads)
+        self.size, self.progress, self.plan = size, progress, ray().put(plan)
         self.lock, self.numbers = threading.Lock(), itertools.count()
         self.all: list[WorkerHandle] = []
         self.free: queue.SimpleQueue[WorkerHandle] = queue.SimpleQueue()  # DEPTH times each, less those that are taken
@@ -149,19 +138,12 @@ class Workers:
 
     def wait(self) -> None:
         """Until all workers have started, or some and the others take too long. Raises `EmbedxError` if they cannot be."""
-        began = first = time.monotonic()
-        is_noted = False
-        while self.error is None and self.free.qsize() < DEPTH * self.size.workers:
-            if self.free.empty():
-                first = time.monotonic()
-            elif time.monotonic() - first > PATIENCE:
-                break
-            if self.free.empty() and time.monotonic() - began > PATIENCE and not is_noted:
-                is_noted = True
-                self.progress.note(
-                    f"waiting for workers; each needs {self.size.threads} CPUs of one machine; `ray status` lists what is free"
-                )
+        threads, end = self.size.threads, float("inf")
+        self.progress.note(f"waiting for workers; each needs {threads} CPUs of one machine (`ray status` lists what is free)")
+        while self.error is None and self.free.qsize() < DEPTH * self.size.workers and time.monotonic() < end:
             time.sleep(STEP)
+            if not self.free.empty():
+                end = min(end, time.monotonic() + PATIENCE)
         if self.error is not None:
             raise self.error
 
@@ -198,28 +180,28 @@ class Workers:
             )
             return
         self.progress.note(f"warning: the worker on {worker.host} is lost ({why}); its range is trained by another")
-        with contextlib.suppress(Exception):
-            ray().kill(worker.actor)
+        self._kill(worker)
         self._start()
-
-    def stop(self) -> None:
-        """Have all end the ranges that they train."""
-        for each in self.all:
-            each.actor.stop.remote()
 
     def close(self) -> None:
         """End all workers."""
         with self.lock:
             self.closed = True
         for each in self.all:
-            with contextlib.suppress(Exception):
-                ray().kill(each.actor)
+            self._kill(each)
+
+    def _kill(self, worker: WorkerHandle) -> None:
+        with contextlib.suppress(Exception):
+            ray().kill(worker.actor)
 
     def _start(self) -> None:
+        options = {"num_cpus": self.size.threads, "max_restarts": 0, "max_concurrency": DEPTH + 1}  # `train`, and `merge`
         with self.lock:
-            if not self.closed:
-                self.all.append(WorkerHandle(WorkerState(next(self.numbers)), self.new_actor()))
-                threading.Thread(target=self._welcome, args=(self.all[-1],), daemon=True).start()
+            if not self.closed and ray().is_initialized():
+                remote = ray().remote(Worker).options(**options, scheduling_strategy="SPREAD")
+                worker = WorkerHandle(WorkerState(next(self.numbers)), remote.remote(self.plan, self.size.threads))
+                self.all.append(worker)
+                threading.Thread(target=self._welcome, args=(worker,), daemon=True).start()
 
     def _welcome(self, worker: WorkerHandle) -> None:
         """Wait until a worker has started."""
@@ -240,62 +222,25 @@ class Workers:
                 self.free.put(worker)
 
 
-class Predictors:
-    """Objects on the cluster with a method `predict`, each made by one of `builds`, with so many CPUs each.
+def predictions(kind: type, model: Any, k: int, size: Size, blocks: Iterable[Any]) -> Iterator[Any]:
+    """What `kind(model, k, threads).predict`, on the workers, returns for blocks of rows, in their order.
 
-    Ray replaces one that is lost and repeats its calls. Raises `EmbedxError` if there are not so many CPUs.
+    Ray replaces a worker that is lost and repeats its calls. Raises `EmbedxError` if there are not so many CPUs.
     """
-
-    def __init__(self, builds: Sequence[Callable[[], Any]], threads: int) -> None:
-        have = int(ray().cluster_resources().get("CPU", 0))
-        if len(builds) * threads > have:
-            raise EmbedxError(
-                f"--workers {len(builds)}, each with {threads} threads, take more than the {have} CPUs of the cluster"
-            )
-        options = {"num_cpus": threads, "max_restarts": LOST_IN_A_ROW, "max_task_retries": LOST_IN_A_ROW}
-        remote = ray().remote(Predictor).options(**options, scheduling_strategy="SPREAD")
-        self.actors = [remote.remote(build) for build in builds]
-
-    def put(self, value: Any) -> Any:
-        """A reference to a value for several calls, which is sent once to each machine."""
-        return ray().put(value)
-
-    def submit(self, number: int, features: Any) -> Any:
-        """Have one of them predict; what `result` takes."""
-        return self.actors[number].predict.remote(features)
-
-    def result(self, submitted: Any) -> Any:
-        """What it predicts. Raises what it raised, and `EmbedxError` if it was lost again and again."""
-        try:
-            return received(submitted)
-        except LostWorkerError as error:
-            raise EmbedxError(f"--cluster: {LOST_IN_A_ROW} workers were lost ({error})") from error
-
-    def close(self) -> None:
-        """End them."""
-        for each in self.actors:
-            ray().kill(each)
-
-
-class Predictor:
-    """What `build` makes, at the first call, so that its error reaches the head."""
-
-    def __init__(self, build: Callable[[], Any]) -> None:
-        self.build, self.made = build, None
-
-    def predict(self, features: Any) -> Any:
-        self.made = self.made or self.build()
-        return self.made.predict(features)  # type: ignore[attr-defined]
-
-
-class ReadFromHead:
-    """Reads a file on the machine of the run, from any machine of the cluster."""
-
-    def __init__(self, folder: Path) -> None:
-        library = ray()
-        node = library.get_runtime_context().get_node_id()
-        here = library.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node, soft=False)
-        self.actor = library.remote(Files).options(num_cpus=0, scheduling_strategy=here).remote(folder)
-
-    def __call__(self, name: str, first: int, n: int) -> bytes:
-        return bytes(ray().get(self.actor.read.remote(name, first, n)))
+    library, have = ray(), int(ray().cluster_resources().get("CPU", 0))
+    if size.workers * size.threads > have:
+        raise EmbedxError(
+            f"--workers {size.workers}, each with {size.threads} threads, take more than the {have} CPUs of the cluster"
+        )
+    options = {"num_cpus": size.threads, "max_restarts": LOST_IN_A_ROW, "max_task_retries": LOST_IN_A_ROW}
+    remote, sent = library.remote(kind).options(**options, scheduling_strategy="SPREAD"), library.put(model)
+    workers = [remote.remote(sent, k, size.threads) for _ in range(size.workers)]
+    under_way: collections.deque[Any] = collections.deque()
+    try:
+        for worker, block in zip(itertools.cycle(workers), blocks, strict=False):
+            under_way.append(worker.predict.remote(block))
+            if len(under_way) >= DEPTH * size.workers:
+                yield received(under_way.popleft())
+        yield from map(received, under_way)
+    except LostWorkerError as error:
+        raise EmbedxError(f"--cluster: {LOST_IN_A_ROW} workers were lost ({error})") from error

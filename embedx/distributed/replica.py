@@ -5,18 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from embedx.distributed.merging import Partner, damping_of, partner_of
-from embedx.distributed.server import (
-    STATE,
-    Delta,
-    Deltas,
-    Parameters,
-    ParameterServer,
-    WorkerState,
-    aligned_copy,
-    bits_of,
-    has_state,
-)
+from embedx.distributed.merging import Partner, damping_of
+from embedx.distributed.server import STATE, Delta, Deltas, Parameters, aligned_copy, bits_of, has_state
 from embedx.engine.merging import NONE, Buffers, LocalDelta, RemoteDelta, merge_rows
 from embedx.kernels.simd import aligned_zeros
 from embedx.optimizers.contract import PER_COORDINATE, Table, UpdateRule
@@ -36,10 +26,12 @@ class ParameterReplica:
 
     def overwrite(self, initial: Deltas) -> None:
         """Begin from what the server sent; the local delta is lost. No chunk is trained meanwhile."""
-        for name, table in self.tables.items():
-            table.overwrite(initial[name])
-        if self.parameters.state.shape[1]:
-            self._overwrite_state(initial[STATE])
+        for name, replica in self.tables.items():
+            for table in (replica.table, replica.base):
+                table.rows[initial[name].row] = initial[name].values
+                if has_state(table):
+                    table.state[initial[name].row] = initial[name].state
+        self._overwrite_state(initial[STATE])
 
     def merge(self, remote: Deltas, n_trained: float, rate: float) -> Deltas:
         """Apply the remote delta and return the local one, of so many words or examples at this learning rate.
@@ -47,7 +39,7 @@ class ParameterReplica:
         Chunks may be trained meanwhile.
         """
         local = {name: table.merge(remote[name], n_trained, rate) for name, table in self.tables.items()}
-        return local | {STATE: self._merge_state(remote[STATE])} if self.parameters.state.shape[1] else local
+        return local | {STATE: self._merge_state(remote[STATE])}
 
     def _overwrite_state(self, remote: Delta) -> None:
         self.parameters.state[remote.row] = remote.values
@@ -56,6 +48,8 @@ class ParameterReplica:
     def _merge_state(self, remote: Delta) -> Delta:
         """Rows that were updated here keep their values; numbers of updates are summed."""
         state, n_updates, base = self.parameters.state, self.parameters.n_updates, self.base_updates
+        if not state.shape[1]:
+            return remote
         row = np.flatnonzero(n_updates != base).astype(np.int32)
         local = Delta(row, state[row], (n_updates[row] - base[row])[:, None])
         self._overwrite_state(remote)
@@ -76,13 +70,7 @@ class TableReplica:
         self.position = np.full(len(table.rows), NONE, np.int32)
         local, server, remote, correction = (aligned_zeros(1, table.rows.shape[1]) for _ in range(4))
         self.buffers = Buffers(local, local.view(np.uint32), server, server.view(np.uint32), remote, correction)
-
-    def overwrite(self, initial: Delta) -> None:
-        """Take over rows of the server."""
-        for table in (self.table, self.base):
-            table.rows[initial.row] = initial.values
-            if has_state(table):
-                table.state[initial.row] = initial.state
+        self.merge(Delta(np.zeros(0, np.int32), table.rows[:0], table.state[:0]), 0.0, 0.0)  # compiles the kernel
 
     def merge(self, remote: Delta, n_trained: float, rate: float) -> Delta:
         """As `ParameterReplica.merge`, of one table."""
@@ -99,17 +87,3 @@ class TableReplica:
         n = int(merge_rows(table, self.base, sent, damping, local, self.buffers, self.optimizer))
         self.position[remote.row] = NONE
         return Delta(local.row[:n], local.half[:n].view(np.float16), state[:n] if has_state(table) else state[:0])
-
-
-def compile_kernels(parameters: Parameters) -> None:
-    """Compile the kernels that merge tables like these, or load them."""
-    tables = {
-        name: table._replace(
-            rows=table.rows[:1].copy(), state=table.state[:1].copy(), decay_clock=table.decay_clock[:1], frozen=table.frozen[:1]
-        )
-        for name, table in parameters.tables.items()
-    }
-    partners = {name: partner_of(table.rows, np.ones(1, np.float32)) for name, table in tables.items()}
-    small = Parameters(tables, parameters.optimizer, np.zeros((0, 0), np.float32), np.zeros(0, np.int64), {}, partners)
-    server, replica, worker = ParameterServer(small), ParameterReplica(small), WorkerState(0, 0)
-    server.add(worker, replica.merge(server.remote_delta(worker), 0.0, 0.0))

@@ -49,35 +49,30 @@ class Distributed(Strategy):
         while (taken := self.pool.take(lambda: self.is_over)) is not None:
             try:
                 tally = self._train(taken, work)
+                self.pool.give_back(taken)
+                return tally
             except LostWorkerError as error:
                 self.pool.lost(taken, str(error))
-                continue
-            self.pool.give_back(taken)
-            return tally
         return None
 
-    def _train(self, worker: WorkerHandle, work: ChunkRange) -> Tally | None:
+    def _train(self, worker: WorkerHandle, work: ChunkRange) -> Tally:
         """Have a worker train a range and merge. Raises `LostWorkerError`."""
         with worker.merging:
             initial = self.server.initial(worker.state)
             if initial is not None:
                 self.n_bytes += n_bytes(initial)
                 worker.call("overwrite", initial)
-        tally, seconds = worker.call("train", work, timeout=self.timeout)
+        # Seconds to wait: before the first range is trained nobody knows what is usual.
+        timeout = None if self.usual is None else max(SLOWEST * self.usual, MIN_TIMEOUT)
+        tally, seconds = worker.call("train", work, timeout=timeout)
         self.usual = seconds if self.usual is None else 0.9 * self.usual + 0.1 * seconds
-        if tally is None or not math.isfinite(tally.loss):
-            return tally  # type: ignore[no-any-return]
-        with worker.merging:
-            remote = self.server.remote_delta(worker.state)
-            local = worker.call("merge", remote, timeout=MIN_TIMEOUT)
-            self.server.add(worker.state, local)
-            self.n_bytes += n_bytes(remote) + n_bytes(local)
+        if math.isfinite(tally.loss):
+            with worker.merging:
+                remote = self.server.remote_delta(worker.state)
+                local = worker.call("merge", remote, timeout=MIN_TIMEOUT)
+                self.server.add(worker.state, local)
+                self.n_bytes += n_bytes(remote) + n_bytes(local)
         return tally  # type: ignore[no-any-return]
-
-    @property
-    def timeout(self) -> float | None:
-        """Seconds to wait for a range; None before the first one is trained."""
-        return None if self.usual is None else max(SLOWEST * self.usual, MIN_TIMEOUT)
 
     def state(self) -> TrainState:
         """It can be read with the server's lock while workers train: after a rollback, ranges under way are repeated."""
@@ -113,11 +108,7 @@ class Distributed(Strategy):
                 each.state.version = None
 
     def interrupt(self) -> None:
+        """End the workers; ranges under way are lost."""
         self.is_over = True
-        if self.pool is not None:
-            self.pool.stop()
-
-    def close(self) -> None:
-        """End the workers."""
         if self.pool is not None:
             self.pool.close()

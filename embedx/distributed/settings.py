@@ -1,7 +1,6 @@
 """Settings of training on a Ray cluster."""
 
 import dataclasses
-from collections.abc import Mapping
 from typing import Any
 
 from embedx.settings import Settings, check_used, param
@@ -28,6 +27,10 @@ class ClusterSettings(Settings):
         "default so many that the time of merging is small", at_least=1, fine=True,
     )  # fmt: skip
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_used(vars(self), ((name, self.is_asked_for, "--cluster") for name in ("workers", "merge_every")))
+
     @property
     def is_asked_for(self) -> bool:
         """Whether a cluster is to train."""
@@ -36,9 +39,3 @@ class ClusterSettings(Settings):
     def record(self) -> dict[str, Any]:
         """The values; none without a cluster."""
         return super().record() if self.is_asked_for else {}
-
-
-def check_cluster_settings(options: Mapping[str, Any]) -> None:
-    """Raise `EmbedxError` for settings of a cluster without one."""
-    is_asked_for = options.get("cluster") is not None
-    check_used(options, ((name, is_asked_for, "--cluster") for name in ("workers", "merge_every")))

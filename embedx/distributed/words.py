@@ -1,21 +1,18 @@
 """Word vectors trained by workers: the plan of each worker, and how often they merge."""
 
-import contextlib
 import dataclasses
 import math
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from embedx.distributed.files import Files, SharedFolder, shared
 from embedx.distributed.merging import MAX_ROWS, Partner, partner_of
-from embedx.distributed.ray_backend import ReadFromHead, Size, connected
+from embedx.distributed.ray_backend import Size, connected
 from embedx.distributed.run import Distributed
 from embedx.distributed.server import Parameters
 from embedx.distributed.settings import ClusterSettings
-from embedx.distributed.worker import Plan, check_memory
+from embedx.distributed.worker import Plan
 from embedx.engine import blocks
 from embedx.engine.subwords import Parts, word_vectors
 from embedx.errors import EmbedxError
@@ -26,12 +23,9 @@ from embedx.skipgram.run import Task
 from embedx.skipgram.settings import SkipGramSettings, suited
 from embedx.skipgram.strategies import CHUNK, Streamed
 from embedx.skipgram.tables import empty_tables
-from embedx.text import cache
 from embedx.text.encode import Corpora
-from embedx.text.encoded_corpus import ABOUT, TOKENS
 from embedx.text.subsampling import TokenStream
 from embedx.text.vocabulary import kept_counts
-from embedx.training.memory import n_bytes
 from embedx.training.progress import Progress, Silent
 
 MERGES = 50  # of each worker over a run, where they are cheap enough
@@ -59,21 +53,16 @@ class WordsPlan(Plan):
     n_rows: tuple[int, int]  # of words, and of buckets of n-grams
     frozen: tuple[np.ndarray, np.ndarray]  # flags of the rows of inputs and outputs
     kept_share: np.ndarray  # float32 (n_words,): how often a word that is read is each, and kept
-    text: SharedFolder
-    stream: TokenStream  # without its tokens
-    home: Path | None  # of the token cache, on each machine
+    stream: TokenStream
 
     def build(self, threads: int) -> Streamed:
         settings = dataclasses.replace(self.settings, threads=threads)
         tables = empty_tables(self.objective, settings, *self.n_rows)
-        check_memory(2 * n_bytes((tables.inputs, tables.outputs)), "its replica", "--workers, --dim or --max-vocab")
         inputs, outputs = (
             table._replace(frozen=frozen) for table, frozen in zip((tables.inputs, tables.outputs), self.frozen, strict=True)
         )
         tables = tables._replace(inputs=inputs, outputs=outputs, parts=self.parts)
-        folder = self.text.local(self.home or cache.default_folder())
-        stream = self.stream._replace(tokens=np.memmap(folder / TOKENS, np.int32, "r"))
-        return self.kind(self.objective, settings, self.sampler, tables, stream)
+        return self.kind(self.objective, settings, self.sampler, tables, self.stream)
 
     def parameters(self, strategy: Streamed) -> Parameters:
         tables, rates = strategy.tables, self.update_rates(strategy)
@@ -105,15 +94,14 @@ class WordsPlan(Plan):
         return {"inputs": inputs.astype(np.float32), "outputs": np.minimum(outputs, max_rate).astype(np.float32)}
 
 
-def plan_of(task: Task, strategy: Streamed, read: Any = None, home: Path | None = None) -> WordsPlan:
-    """The plan of a prepared run; `read` reads files of its corpus from any machine."""
-    tables, folder, counts = strategy.tables, task.corpus.folder, task.words.trained_counts
+def plan_of(task: Task, strategy: Streamed) -> WordsPlan:
+    """The plan of a prepared run."""
+    tables, stream, counts = strategy.tables, strategy.stream, task.words.trained_counts
     kept_share = kept_counts(counts, task.vocabulary.sample) / max(int(counts.sum()), 1)
     return WordsPlan(
         type(strategy), task.objective, task.settings, strategy.sampler, tables.parts,
         (len(tables.state), len(tables.inputs.rows) - len(tables.state)), (tables.inputs.frozen, tables.outputs.frozen),
-        kept_share.astype(np.float32), shared(folder, ABOUT, read or Files(folder).read),
-        strategy.stream._replace(tokens=np.zeros(0, np.int32)), home,
+        kept_share.astype(np.float32), stream._replace(tokens=np.asarray(stream.tokens)),  # a memory map is sent as an array
     )  # fmt: skip
 
 
@@ -124,26 +112,23 @@ def train(
     cluster: ClusterSettings,
     *,
     progress: Progress | None = None,
-    cache_dir: Path | None = None,
     **options: Any,
 ) -> skipgram.TrainedVectors:
     """As `embedx.skipgram.task.train`, by workers."""
     progress, settings = progress or Silent(), suited(settings, objective)
     if settings.deterministic:
         raise EmbedxError(
-            "--deterministic does not apply with --cluster, whose workers merge in no fixed order; leave out one of them"
+            "--deterministic does not apply with --cluster: workers merge in no fixed order; leave out one of them"
         )
-    with connected(cluster, settings.threads, progress) as size, contextlib.ExitStack() as opened:
-        home = cache_dir.absolute() if cache_dir else None  # for processes that work elsewhere
+    with connected(cluster, settings.threads, progress) as size:
 
         def distributed(task: Task) -> Distributed:
             strategy, n_rows = task.ready_strategy(), len(task.tables.inputs.rows) + len(task.tables.outputs.rows)
-            assert isinstance(strategy, Streamed)  # --deterministic is refused
-            plan = plan_of(task, strategy, ReadFromHead(task.corpus.folder), home)
+            assert isinstance(strategy, Streamed)
             per_range = chunks_per_range(cluster.merge_every, strategy.n_chunks, task.settings.epochs, n_rows, size)
-            return opened.enter_context(contextlib.closing(Distributed(strategy, plan, size, per_range)))
+            return Distributed(strategy, plan_of(task, strategy), size, per_range)
 
-        return skipgram.train(corpora, objective, settings, progress=progress, cache_dir=cache_dir, wrap=distributed, **options)
+        return skipgram.train(corpora, objective, settings, progress=progress, wrap=distributed, **options)
 
 
 def chunks_per_range(words: int | None, n_chunks: int, epochs: float, n_rows: int, size: Size) -> int:

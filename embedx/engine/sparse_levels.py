@@ -60,19 +60,6 @@ def level_of(
     )  # fmt: skip
 
 
-def part_of(level: Level, nodes: np.ndarray) -> Level:
-    """Some nodes of a level of one group, bool (n_nodes,), as a level."""
-    number = np.cumsum(nodes) - 1
-    kept = nodes[level.child]
-    n_weights = np.diff(np.concatenate([[0], np.cumsum(kept)])[level.first_weight])
-    has_any = n_weights > 0
-    return Level(
-        np.array([0, nodes.sum()]), np.array([0, has_any.sum()]), level.features[has_any],
-        np.concatenate([[0], np.cumsum(n_weights[has_any])]), number[level.child[kept]].astype(np.int32), level.weight[kept],
-        level.bias[nodes],
-    )  # fmt: skip
-
-
 @kernel
 def score_visits(offsets, columns, values, level, example, group, slot, begin, end, local, out):
     """Write to out[slot[v]] the scores of the nodes of group[v] for example[v], for v in begin:end, sorted by group.

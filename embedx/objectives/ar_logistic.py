@@ -126,9 +126,6 @@ class AugmentReduceLogistic(Objective):
             location -= z[np.arange(len(z)), label.argmax(axis=1)]
         return np.column_stack([location, utility.unscaled(scale)])
 
-    def log_weight(self, z: np.ndarray, log_noise: np.ndarray) -> None:
-        return None
-
     def log_probability(self, z: np.ndarray, log_noise: np.ndarray) -> np.ndarray:
         """By quadrature. The tails fall like e^-|t|, hence the wide range; so does the chance of a class far behind."""
         return utility.log_probability(

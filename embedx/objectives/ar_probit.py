@@ -137,9 +137,6 @@ class AugmentReduceProbit(Objective):
             location -= z[np.arange(len(z)), label.argmax(axis=1)]
         return np.column_stack([location, utility.unscaled(scale)])
 
-    def log_weight(self, z: np.ndarray, log_noise: np.ndarray) -> None:
-        return None
-
     def log_probability(self, z: np.ndarray, log_noise: np.ndarray) -> np.ndarray:
         """By quadrature. A class far behind wins, if it does, with t about half way, hence where the nodes begin, and its log p
         falls with the square of the distance.

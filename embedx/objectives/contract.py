@@ -226,12 +226,6 @@ class Objective(abc.ABC):
         """
         return log_softmax(z)
 
-    def log_weight(self, z: np.ndarray, log_noise: np.ndarray) -> np.ndarray | None:
-        """`log_probability` but for a term that all labels share, from the scores of some rows and the log of their noise,
-        (..., these rows); None where more has to be known of the others.
-        """
-        return z
-
     def label_probability(self, z: np.ndarray) -> np.ndarray | None:
         """p(k is among the labels | h) from the scores of all rows, (..., K), above 1/2 where z is above 0; None where labels
         compete for one place, so that only `log_probability` is known.

@@ -84,9 +84,6 @@ class HierarchicalSoftmax(Objective):
     def initial_bias(self, p: np.ndarray, noise: np.ndarray) -> np.ndarray:
         return log_odds(self.tree, p)
 
-    def log_weight(self, z: np.ndarray, log_noise: np.ndarray) -> None:
-        return None
-
     def log_probability(self, z: np.ndarray, log_noise: np.ndarray) -> np.ndarray:
         tree = self.tree
         if len(tree.leaf_turn) == 1:

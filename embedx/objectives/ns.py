@@ -96,7 +96,4 @@ class NegativeSampling(Objective):
         return np.asarray(np.log(p) - np.log(self.negatives * noise))
 
     def log_probability(self, z: np.ndarray, log_noise: np.ndarray) -> np.ndarray:
-        return log_softmax(self.log_weight(z, log_noise))
-
-    def log_weight(self, z: np.ndarray, log_noise: np.ndarray) -> np.ndarray:
-        return np.asarray(z + log_noise)
+        return log_softmax(z + log_noise)

@@ -142,10 +142,7 @@ class OneVsAll(Objective):
         return np.asarray(np.log(p / (1 - p)) if self.settings.loss == "logistic" else 2 * p - 1)
 
     def log_probability(self, z: np.ndarray, log_noise: np.ndarray) -> np.ndarray:
-        return log_softmax(self.log_weight(z, log_noise))
-
-    def log_weight(self, z: np.ndarray, log_noise: np.ndarray) -> np.ndarray:
-        return self.log_label_probability(z)
+        return log_softmax(self.log_label_probability(z))
 
     def log_label_probability(self, z: np.ndarray) -> np.ndarray:
         if self.settings.loss == "logistic":
