@@ -3,6 +3,7 @@
 import bz2
 import gzip
 import io
+import itertools
 import lzma
 import random
 import struct
@@ -77,8 +78,10 @@ def read_or_refused(reading, path):
     return None
 
 
-@pytest.mark.parametrize("suffix", PACKERS)
-@pytest.mark.parametrize("kind", FILES)
+PAIRS = [*(("text", suffix) for suffix in PACKERS), *zip(FILES, itertools.cycle(PACKERS))]
+
+
+@pytest.mark.parametrize(("kind", "suffix"), PAIRS)
 def test_every_reader_says_that_a_compressed_file_is_damaged(tmp_path, kind, suffix):
     content, reading = FILES[kind]
     path = tmp_path / f"train.{suffix}"

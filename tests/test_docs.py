@@ -256,7 +256,6 @@ def data(tmp_path_factory):
     (folder / "more.txt").write_text("\n".join(map(" ".join, sentences(2, 1000, "trumpet"))) + "\n")
     (folder / "other.txt").write_text("\n".join(map(" ".join, sentences(3, 300))) + "\n")
     (folder / "words.txt").write_text("city\nmusic\nthe\nriver\nsong\n")
-    (folder / "files.txt").write_text("more.txt\n")
     (folder / "shards").mkdir()
     with gzip.open(folder / "shards" / "a.gz", "wt") as out:
         out.write(whole)

@@ -11,13 +11,12 @@ import subprocess
 import sys
 import time
 
-import numpy as np
 import pytest
 import reference_text
 
 from embedx.errors import EmbedxError
 from embedx.settings import TextSettings
-from embedx.text import bzip2, cache, parallel_tokenizer, streams, wikipedia
+from embedx.text import cache, parallel_tokenizer, streams, wikipedia
 from embedx.text.sources import resolve
 from embedx.text.wikipedia import paragraphs, plain_bytes
 
@@ -96,53 +95,37 @@ def test_of_several_sources_a_bounded_part_is_read_ahead(tmp_path, monkeypatch):
 # ---- bzip2
 
 
-@pytest.mark.parametrize("level", [1, 9])
-def test_bzip2_is_unpacked_block_by_block(level):
-    rng = np.random.default_rng(level)
-    data = bz2.compress(rng.bytes(250_000), level) + bz2.compress(b"") + bz2.compress(b"a" * 500_000 + b"b", level) + b"\0\0"
-    with io_of(data) as file:
-        found = list(bzip2.unpacked(file, 2))
-    assert b"".join(found) == bz2.decompress(data)
-    assert len(found) == (4 if level == 1 else 2)
+def bzip2_streams():
+    """Several streams, as in a multistream dump: short ones, an empty one, one of repeated bytes, zeros at the end."""
+    rng = random.Random(0)
+    streams = [rng.randbytes(rng.choice([10, 3000])).hex().encode() for _ in range(30)] + [b"", b"a" * 500_000, b"the end"]
+    return b"".join(map(bz2.compress, streams)) + b"\0\0", b"".join(streams)
 
 
-def io_of(data):
-    return io.BufferedReader(io.BytesIO(data))
+@pytest.mark.parametrize("part_bytes", [1, 7, 1000, 1 << 20])
+def test_streams_of_bzip2_are_unpacked_by_several_threads(monkeypatch, part_bytes):
+    monkeypatch.setattr(streams, "BZIP2_PART_BYTES", part_bytes)
+    packed, content = bzip2_streams()
+    packed, content = (packed, content) if part_bytes > 7 else (bz2.compress(b"some") + bz2.compress(b" text"), b"some text")
+    assert b"".join(streams._bzip2_blocks(io.BytesIO(packed), 2)) == content
 
 
-@pytest.mark.parametrize("read_bytes", [1, 7, 1 << 20])
-def test_marks_of_blocks_are_found_however_the_file_is_cut(monkeypatch, read_bytes):
-    monkeypatch.setattr(bzip2, "READ_BYTES", read_bytes)
-    data = bz2.compress(bytes(range(256)), 1) * 3
-    assert b"".join(map(bz2.decompress, bzip2.blocks(io_of(data)))) == bytes(range(256)) * 3
+@pytest.mark.parametrize("limit", ["MAX_STREAM_BYTES", "MAX_UNPACKED_BLOCKS"])
+def test_a_long_stream_of_bzip2_takes_bounded_memory(monkeypatch, limit):
+    monkeypatch.setattr(streams, "BZIP2_PART_BYTES", 100)
+    monkeypatch.setattr(streams, limit, 1)
+    packed, content = bzip2_streams()
+    assert b"".join(streams._bzip2_blocks(io.BytesIO(packed), 2)) == content
 
 
-@pytest.mark.parametrize("place", [2, 6, 12, 40, 100, -8, -3])
-def test_bzip2_that_several_threads_cannot_read_is_read_by_one(tmp_path, place):
-    """So that what is said of damage is the same, wherever it is."""
-    text = random.Random(0).randbytes(150).hex().encode()
-    damaged = bytearray(bz2.compress(text * 3000, 1) + bz2.compress(b"the end"))
-    damaged[place] ^= 0x55
+@pytest.mark.parametrize("place", [2, 6, 40, -20, -3])
+def test_damage_of_bzip2_is_the_same_error_on_any_number_of_threads(tmp_path, place):
+    packed = bytearray(bz2.compress(random.Random(0).randbytes(150).hex().encode() * 3000, 1) + bz2.compress(b"the end"))
+    packed[place] ^= 0x55
+    (tmp_path / "corpus.bz2").write_bytes(packed)
     for threads in (1, 2):
-        (tmp_path / "corpus.bz2").write_bytes(damaged)
         with pytest.raises(EmbedxError, match=r"corpus\.bz2: (cannot be read|ends too early|not UTF-8 text)"):
             encoded(tmp_path, resolve([str(tmp_path / "corpus.bz2")]), threads)
-
-
-def test_a_block_that_fails_by_chance_is_read_by_one_thread(tmp_path, monkeypatch):
-    calls = itertools.count()
-
-    def decompress(block):
-        if next(calls) == 1:
-            raise OSError("Invalid data stream")
-        return bz2.decompress(block)
-
-    text = b"".join(b"%d " % n for n in range(60_000))
-    (tmp_path / "corpus.bz2").write_bytes(bz2.compress(text, 1))
-    sources = resolve([str(tmp_path / "corpus.bz2")])
-    monkeypatch.setattr(bzip2, "_decompress", decompress)
-    assert encoded(tmp_path, sources, 2) == encoded(tmp_path, sources, 1)
-    assert next(calls) > 2
 
 
 # ---- Wikipedia

@@ -61,6 +61,7 @@ def test_a_file_may_have_a_name_that_looks_like_a_glob(here):
             ["none.txt"],
             r"none\.txt: no such file or directory, and no recipe of that name; `embedx corpus list` shows the recipes",
         ),
+        (["@list"], r"@list: no such file or directory, and no recipe of that name; write \$\(cat list\)"),
         (["*.xyz"], r"\*\.xyz: no file matches"),
         (["empty"], "empty: a directory without files"),
         (["a" * 300], "aaa: no such file or directory, and no recipe of that name"),

@@ -146,7 +146,6 @@ def test_the_sample_leaves_no_markup(tmp_path):
 @pytest.mark.parametrize(
     ("name", "n_tokens", "first"),
     [
-        ("bgwiki-latest-pages-articles-shortened.xml.bz2", 1200, "григорианският"),  # UTF-16
         ("enwiki-table-markup.xml.bz2", 17_000, "the"),  # no <siteinfo>
     ],
 )

@@ -36,7 +36,7 @@ from embedx.settings import TextSettings
 from embedx.text.corpus_writer import SILENT, CorpusWriter, explained, is_kept, move, sweep, workspace
 from embedx.text.encoded_corpus import EncodedCorpus, bytes_in, load, read_about
 from embedx.text.reading import Watch, check_found, read, skipped_kinds
-from embedx.text.sources import Source, current_fingerprint, n_hidden
+from embedx.text.sources import Source, current_fingerprint
 from embedx.text.tokenizer import END_OF_SENTENCE, MAX_WORD_BYTES
 from embedx.text.word_list import WordList
 from embedx.training.progress import Progress
@@ -185,11 +185,9 @@ def _note_folders(report: dict[str, Any], sources: Sequence[Source], progress: P
     """Say of each folder how many files were read, and what was not."""
     for folder in dict.fromkeys(source.folder for source in sources if source.folder):
         found = [each for each, source in zip(report["sources"], sources, strict=True) if source.folder == folder]
-        hidden = n_hidden(folder)
-        kinds = [skipped_kinds(found), f"{hidden:,} hidden" if hidden else ""]
         n = sum(not each["skipped"] for each in found)
         files = "1 file" if n == 1 else f"{n:,} files"
-        progress.note(f"{folder}: {files} read; skipped: {', '.join(kind for kind in kinds if kind) or 'none'}")
+        progress.note(f"{folder}: {files} read; skipped: {skipped_kinds(found) or 'none'}")
 
 
 def _note_bad(report: dict[str, Any], settings: TextSettings, progress: Progress) -> None:

@@ -1,7 +1,7 @@
 """Sources read into a folder: each once, tokenised, counted and reported on."""
 
 import collections
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from embedx.storage.disk import amount
 from embedx.text.corpus_writer import CorpusWriter
 from embedx.text.parallel_tokenizer import Tokens
 from embedx.text.sources import Source, total_size
-from embedx.text.streams import ReadAhead, TextBlock
+from embedx.text.streams import ReadAhead
 from embedx.text.tokenizer import END_OF_SENTENCE, BadUtf8Error
 from embedx.training.memory import available_memory
 from embedx.training.progress import Progress
@@ -40,10 +40,13 @@ def read(
     progress.start("reading", total_size(sources), "B")
     with (
         ReadAhead(sources, settings, threads) as blocks,
-        Tokens(_watched(blocks, sources, watch), sources, settings, threads, memory) as pieces,
+        Tokens(blocks, sources, settings, threads, memory) as pieces,
     ):
         try:
             for piece in pieces:
+                if watch is not None:
+                    for block in (*piece.chunk.blocks, *([b""] if piece.chunk.is_last else [])):
+                        watch(sources[piece.chunk.source], block)
                 for tokens in piece.tokens:
                     writer.write_tokens(tokens)
                     report["tokens"] += int(np.count_nonzero(tokens != END_OF_SENTENCE))
@@ -95,14 +98,6 @@ def skipped_kinds(sources: Sequence[dict[str, Any]]) -> str:
     """How many of the sources, by their reports, were skipped because they are no text, by kind; "" if none was."""
     kinds = collections.Counter(report["skipped"] for report in sources if report["skipped"])
     return ", ".join(f"{n:,} {kind}" for kind, n in kinds.items())
-
-
-def _watched(blocks: Iterable[TextBlock], sources: Sequence[Source], watch: Watch | None) -> Iterator[TextBlock]:
-    """The blocks as they are, each shown to who is to watch them."""
-    for block in blocks:
-        if watch is not None:
-            watch(sources[block.source], block.data)
-        yield block
 
 
 def _new_report(source: Source) -> dict[str, Any]:

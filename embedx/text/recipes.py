@@ -16,17 +16,16 @@ import posixpath
 import re
 import tomllib
 import urllib.parse
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import MISSING, Field, dataclass, field, fields, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from embedx.errors import EmbedxError, near
 
 KINDS = {"text": ("text", "wikipedia"), "classes": ("xc", "idx")}  # what a recipe is for, and the readers of each
-OF_PARTS = ("about", "files", "members", "words")  # fields that a part has of its own
+OF_PARTS = ("about", "files", "members")  # fields that a part has of its own
 VALUE = re.compile(r"\w+")  # what may stand for a placeholder: no path, and no hyphen, which separates them
-SHA256 = re.compile(r"[0-9a-f]{64}")
 MAX_BYTES = 1 << 16  # twenty times the longest of ours; Python's parser takes time with the square of a key's length
 
 
@@ -44,13 +43,7 @@ class Recipe:
     members: str = ""  # which members of an archive among `files` are read, a glob
     urls: list[str] = field(default_factory=list)  # of one file, the mirrors of the first after it
     obtain: str = ""  # how to get the files where no program can
-    unpack: str = ""  # what to do with the download before it can be read
     sha256: str = ""  # of the file as fetched
-    checksums: str = ""  # URL of a list of checksums, one of which is that of the file as fetched
-    checksum_of: str = ""  # by which name, a glob; that of the file unless given
-    fetched_size: int | None = None  # bytes of the file as fetched
-    size: int | None = None  # bytes of the text
-    words: int | None = None
     cut_off: bool = False
     licence: str = ""
     citation: str = ""
@@ -95,36 +88,23 @@ class Recipe:
             )
         if self.obtain:
             return f"not on this machine; get it {self.obtain}, then put {self.files[0]} into the working directory"
-        unpack = f", unpack it ({self.unpack})" if self.unpack else ""
         if not self.urls:
-            return f"not on this machine{unpack}; put {self.files[0]} into the working directory or name its path instead"
+            return f"not on this machine; put {self.files[0]} into the working directory or name its path instead"
         return (
-            f"not on this machine; embedx corpus fetch {self.name} gets it{unpack}, "
+            f"not on this machine; embedx corpus fetch {self.name} gets it, "
             f"or put {self.download} of {self.urls[0]} into the working directory or {data_folder()}"
         )
-
-    def with_values(self, values: Mapping[str, str]) -> "Recipe":
-        """The same with every placeholder replaced, by one of these values or the recipe's own."""
-        values = {**self.values, **values}
-
-        def filled(value: Any) -> Any:
-            if isinstance(value, str):
-                for name, own in values.items():
-                    value = value.replace(f"{{{name}}}", own)
-                return value
-            if isinstance(value, dict):
-                return {name: filled(each) for name, each in value.items()}
-            return [filled(each) for each in value] if isinstance(value, list) else value
-
-        changed = {each.name: filled(getattr(self, each.name)) for each in fields(self) if each.name not in ("name", "values")}
-        return replace(self, **changed, values=values)
 
     def part(self, name: str) -> "Recipe":
         """Another part of the same files. Raises `EmbedxError` if the recipe has none of that name."""
         if name not in self.parts:
             raise EmbedxError(f"{self.name}: has no part {name}; it has {', '.join(self.parts) or 'none'}")
-        own: dict[str, Any] = {"members": "", "words": None, **self.parts[name]}
-        return replace(self, name=f"{self.name}:{name}", size=None, parts={}, **own)
+        own: dict[str, Any] = {"members": "", "parts": {}, **self.parts[name]}
+        return replace(self, name=f"{self.name}:{name}", **own)
+
+
+# The type of each field in a file.
+FIELDS = {name: type(value) for name, value in vars(Recipe("", Path())).items() if name not in ("name", "folder")}
 
 
 def data_folder() -> Path:
@@ -142,20 +122,22 @@ def find_recipe(name: str) -> Recipe | None:
 
 
 def _of_name(name: str) -> Recipe | None:
-    """The recipe of that name, of all of it or of its beginning with values for the placeholders."""
+    """The recipe of that name, or of its beginning, with values for the placeholders after it."""
     words = name.split("-")
     for n in range(len(words), 0, -1):
         own, values = "-".join(words[:n]), words[n:]
         for folder in _folders():
             file = folder / f"{own}.toml"
-            if own and os.path.isfile(file):  # unlike `Path.is_file`, takes a name that is too long
-                if values and not _content_if_readable(file).get("values"):
-                    continue
-                recipe = _load(file)
-                if len(values) <= len(recipe.values) and all(map(VALUE.fullmatch, values)):
-                    given = dict(zip(recipe.values, values, strict=False))
-                    return replace(recipe, name=name).with_values(given)
+            if os.path.isfile(file) and (
+                not values or len(values) <= _n_placeholders(file)
+            ):  # Path.is_file fails at long names
+                return _load(file, name, values) if all(map(VALUE.fullmatch, values)) else None
     return None
+
+
+def _n_placeholders(file: Path) -> int:
+    values = _content_if_readable(file).get("values")
+    return len(values) if isinstance(values, dict) else 0
 
 
 def recipe_names() -> list[str]:
@@ -206,66 +188,55 @@ def _folders() -> Iterator[Path]:
             return
 
 
-def _content(file: Path) -> dict[str, Any]:
-    """What the file says; OSError, ValueError or RecursionError if it is no TOML, or longer than a recipe."""
+def _text(file: Path) -> str:
+    """What the file says. Raises OSError or ValueError where it is no text, or longer than a recipe."""
     if not os.path.isfile(file):
         raise OSError("no file")  # a pipe would not end
     with open(file, "rb") as opened:
         text = opened.read(MAX_BYTES + 1)
     if len(text) > MAX_BYTES:
         raise ValueError(f"more than {MAX_BYTES:,} bytes")
-    return tomllib.loads(text.decode("utf-8"))
+    return text.decode("utf-8")
 
 
 def _content_if_readable(file: Path) -> dict[str, Any]:
-    """What the file says; nothing if it cannot be read."""
+    """The fields of a TOML file; none if it cannot be read."""
     try:
-        return _content(file)
+        return tomllib.loads(_text(file))
     except (OSError, ValueError, RecursionError):
         return {}
 
 
-def _kind(field: "Field[Any]") -> type:
-    """What a field's value must be: what it is by default; int where that is None."""
-    default = field.default_factory() if field.default_factory is not MISSING else field.default
-    return int if default is None else type(default)
-
-
-def _is_kind(value: Any, kind: type) -> bool:
-    """Whether a field's value is of the kind it must be; lists are of strings."""
-    return isinstance(value, kind) and (not isinstance(value, list) or all(isinstance(each, str) for each in value))
-
-
-def _choices(names: Iterable[str]) -> str:
-    return " or ".join(f'"{name}"' for name in names)
-
-
-def _load(file: Path) -> Recipe:
+def _load(file: Path, name: str, given: list[str]) -> Recipe:
+    """The recipe in a file, with the values that are given for its first placeholders."""
     try:
-        content = _content(file)
+        text = _text(file)
+        own = tomllib.loads(text).get("values", {})
+        if not (isinstance(own, dict) and all(isinstance(each, str) and VALUE.fullmatch(each) for each in own.values())):
+            raise ValueError("values are no strings of letters, digits and underscores")
+        for placeholder, value in {**own, **dict(zip(own, given, strict=False))}.items():
+            text = text.replace(f"{{{placeholder}}}", value)
+        content = tomllib.loads(text)
+        _check(content, FIELDS, "")
+        for part, fields in content.get("parts", {}).items():
+            _check(fields, {each: FIELDS[each] for each in OF_PARTS}, f"parts: {part}: ")
+        kind, reader = content.get("kind", ""), content.get("reader", "")
+        if reader not in KINDS.get(kind, ()):
+            raise ValueError(f"kind = {kind!r} and reader = {reader!r}; known are {KINDS}")
     except (OSError, ValueError, RecursionError) as error:  # the last of brackets within brackets
         raise EmbedxError(f"{file}: not a readable recipe ({error}); compare it with corpora/README.md") from error
-    kinds = {f.name: _kind(f) for f in fields(Recipe) if f.name not in ("name", "folder")}
-    if unknown := sorted(content.keys() - kinds):
-        raise EmbedxError(f"{file}: unknown field {', '.join(unknown)}; a recipe has {', '.join(sorted(kinds))}")
+    return Recipe(name=name, folder=file.parent, **content)
+
+
+def _check(content: Any, kinds: Mapping[str, type], where: str) -> None:
+    """Raise ValueError if these are not fields of a recipe, or of a part of one."""
+    if not isinstance(content, dict):
+        raise ValueError(f"{where}no table")
     for name, value in content.items():
-        if not _is_kind(value, kinds[name]):
+        if name not in kinds:
+            raise ValueError(f"{where}unknown field {name}; choose among {', '.join(kinds)}")
+        if not isinstance(value, kinds[name]) or (isinstance(value, list) and not all(isinstance(each, str) for each in value)):
             kind = "list of strings" if kinds[name] is list else kinds[name].__name__
-            raise EmbedxError(f"{file}: {name} = {value!r} is no {kind}; compare it with corpora/README.md")
+            raise ValueError(f"{where}{name} = {value!r} is no {kind}")
     if not content.get("files"):
-        raise EmbedxError(f'{file}: no files; add files = ["PATH"], as in corpora/README.md')
-    if content.get("kind") not in KINDS:
-        raise EmbedxError(f"{file}: kind = {content.get('kind')!r}; choose {_choices(KINDS)}")
-    readers = KINDS[content["kind"]]
-    if content.get("reader") not in readers:
-        raise EmbedxError(f"{file}: reader = {content.get('reader')!r}; choose {_choices(readers)}")
-    if (sha256 := content.get("sha256")) and not SHA256.fullmatch(sha256):
-        raise EmbedxError(f"{file}: sha256 = {sha256!r} is none; it has 64 digits, 0-9 and a-f")
-    for name, value in content.get("values", {}).items():
-        if not isinstance(value, str) or not VALUE.fullmatch(value):
-            raise EmbedxError(f"{file}: values: {name} = {value!r} is no string of letters, digits and underscores")
-    for name, part in content.get("parts", {}).items():
-        is_part = isinstance(part, dict) and "files" in part and part.keys() <= set(OF_PARTS)
-        if not is_part or not all(_is_kind(value, kinds[field]) for field, value in part.items()) or not part["files"]:
-            raise EmbedxError(f"{file}: parts: {name} is no table of files, members, about and words, as in corpora/README.md")
-    return Recipe(name=file.stem, folder=file.parent, **content)
+        raise ValueError(f'{where}no files; add files = ["PATH"]')

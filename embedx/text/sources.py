@@ -6,13 +6,12 @@ Nothing is opened here, and numba is not imported, so that help and error messag
 import glob
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from embedx.errors import EmbedxError
 from embedx.settings import TextSettings
-from embedx.text.archives import is_archive
 from embedx.text.recipes import Recipe, find_recipe, near_recipe
 
 STANDARD_INPUT = "-"
@@ -27,10 +26,9 @@ FORMATS = {
 }  # fmt: skip
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 ROWS = "rows"  # reader of labelled data
-FILE_LIST = "@"
+ARCHIVE_NAME = re.compile(r".*\.(zip|tar|tgz|tbz2?|txz|tar\.(gz|bz2|xz|zst))", re.IGNORECASE)
 OF_ARCHIVE = re.compile(r"(.+):([^:]+)", re.DOTALL)  # ARCHIVE:PATTERN
 ALL_MEMBERS = "*"
-MAX_NAME_BYTES = 1 << 12  # in a list of files; the longest path of Linux
 
 
 @dataclass(frozen=True)
@@ -44,11 +42,6 @@ class Source:
     cut_off: bool = False  # a dump that is known to end in the middle
     members: str = ""  # of an archive: which of its members are read, a glob; "" where it is none
     folder: str = ""  # that the user named, where it was found in one: then it is skipped if it is no text
-
-    def member(self, name: str) -> "Source":
-        """A member of an archive; its name shows the format where that of the archive does not."""
-        reader = _reader(name) if self.reader == "any" else self.reader
-        return replace(self, name=f"{self.name}: {name}", reader=reader, members="")
 
     @property
     def address(self) -> str:
@@ -67,13 +60,6 @@ class Source:
             return "json"
         return "table" if settings.column is not None else "text"
 
-    def option_to_read(self, settings: TextSettings) -> str | None:
-        """The option that names its text, where it needs one that is not given."""
-        format = self.format(settings)
-        if format == "json" and settings.json_field is None:
-            return "--json-field"
-        return "--column" if format == "table" and settings.column is None else None
-
     def has_sentences(self, settings: TextSettings) -> bool:
         """Whether its tokens are taken as they are, so that other bytes than white space end them."""
         return settings.tokenizer == "none" and self.format(settings) in ("json", "table")
@@ -84,12 +70,8 @@ def resolve(corpora: Sequence[str]) -> list[Source]:
     if not corpora:
         raise EmbedxError("no corpus: name a file, a directory, a URL, a recipe, or - for standard input")
     sources: dict[str, Source] = {}
-    for corpus, where in _listed(corpora):
-        try:
-            found = _resolve_one(corpus)
-        except EmbedxError as error:
-            raise EmbedxError(f"{where}{error}") from error
-        for source in found:
+    for corpus in corpora:
+        for source in _resolve_one(corpus):
             key = source.address if is_url(source.address) else os.path.realpath(source.address)
             sources.setdefault(f"{key}:{source.members}" if source.members else key, source)
     return list(sources.values())
@@ -97,7 +79,7 @@ def resolve(corpora: Sequence[str]) -> list[Source]:
 
 def recipe_defaults(corpora: Sequence[str]) -> dict[str, Any]:
     """The default `TextSettings` of the corpora, where all agree: those of a recipe, or of a Wikipedia dump."""
-    defaults = [_defaults_of(corpus) for corpus, _ in _listed(corpora)]
+    defaults = [_defaults_of(corpus) for corpus in corpora]
     return defaults[0] if defaults and all(d == defaults[0] for d in defaults) else {}
 
 
@@ -115,31 +97,13 @@ def check_formats(sources: Sequence[Source], settings: TextSettings) -> None:
             )
 
 
+def is_archive(path: str) -> bool:
+    """Whether a file is a tar or zip archive, by its name."""
+    return ARCHIVE_NAME.fullmatch(path) is not None
+
+
 def is_url(name: str) -> bool:
     return "://" in name
-
-
-def _listed(corpora: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """The corpora, and instead of each @FILE those that the file lists, one a line, with the place for messages."""
-    for corpus in corpora:
-        if not corpus.startswith(FILE_LIST) or os.path.exists(corpus):
-            yield corpus, ""
-            continue
-        path = corpus[len(FILE_LIST) :]
-        n_names = 0
-        try:
-            with open(path, "rb") as file:
-                for number, line in enumerate(iter(lambda: file.readline(MAX_NAME_BYTES), b""), 1):
-                    name = os.fsdecode(line.strip(b"\r\n"))
-                    if name == STANDARD_INPUT or name.startswith(FILE_LIST) or "\0" in name or len(line) == MAX_NAME_BYTES:
-                        raise EmbedxError(f"{path}:{number}: no path; a list of files has one in each line")
-                    if name:
-                        n_names += 1
-                        yield name, f"{path}:{number}: "
-        except OSError as error:
-            raise EmbedxError(f"{corpus}: the list of files cannot be read ({error.strerror}); check its name") from error
-        if not n_names:
-            raise EmbedxError(f"{corpus}: an empty list of files; it should have a path a line")
 
 
 def _resolve_one(corpus: str) -> list[Source]:
@@ -147,7 +111,7 @@ def _resolve_one(corpus: str) -> list[Source]:
         return [Source(corpus, "any", None)]
     if is_url(corpus):
         members = ALL_MEMBERS if is_archive(corpus.partition("?")[0]) else ""
-        return [Source(corpus, _reader(corpus), {"url": corpus}, members=members)]
+        return [Source(corpus, reader_of(corpus), {"url": corpus}, members=members)]
     if recipe := recipe_meant(corpus):
         return _of_recipe(recipe)
     if os.path.isdir(corpus):
@@ -157,8 +121,11 @@ def _resolve_one(corpus: str) -> list[Source]:
     if (named := OF_ARCHIVE.fullmatch(corpus)) and is_archive(named[1]) and os.path.isfile(named[1]):
         return [_file(named[1], named[2])]
     if glob.has_magic(corpus):
-        return _matching(corpus)
-    raise EmbedxError(f"{corpus}: no such file or directory, and no recipe of that name; {near_recipe(corpus)}")
+        if found := [_file(path) for path in sorted(glob.glob(corpus, recursive=True)) if os.path.isfile(path)]:
+            return found
+        raise EmbedxError(f"{corpus}: no file matches; check the pattern with ls, and quote it if it has spaces")
+    remedy = f"write $(cat {corpus[1:]})" if corpus.startswith("@") else near_recipe(corpus)
+    raise EmbedxError(f"{corpus}: no such file or directory, and no recipe of that name; {remedy}")
 
 
 def recipe_meant(corpus: str) -> Recipe | None:
@@ -169,46 +136,39 @@ def recipe_meant(corpus: str) -> Recipe | None:
 
 def _in_directory(folder: str) -> list[Source]:
     """Its files and those of its subdirectories, but no hidden ones, in the order of their names."""
-    found, _ = _walked(folder)
+    found = []
+    for parent, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        found += [os.path.join(parent, name) for name in sorted(files) if not name.startswith(".")]
+    found = [path for path in found if os.path.isfile(path) or not os.path.exists(path)]  # a socket or pipe is no text
     if not found:
         raise EmbedxError(f"{folder}: a directory without files; name the one that holds the text")
     return [replace(_file(path), folder=folder) for path in found]
 
 
-def n_hidden(folder: str) -> int:
-    """How many hidden files and subdirectories of a folder are not read."""
-    return _walked(folder)[1]
-
-
-def _walked(folder: str) -> tuple[list[str], int]:
-    """The files in a folder and its subdirectories, in the order of their names, and how many of both are hidden."""
-    found, hidden = [], 0
-    for parent, folders, files in os.walk(folder):
-        hidden += sum(name.startswith(".") for name in (*folders, *files))
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        found += [os.path.join(parent, name) for name in sorted(files) if not name.startswith(".")]
-    return [path for path in found if os.path.isfile(path) or not os.path.exists(path)], hidden  # a socket or pipe is no text
-
-
-def _matching(pattern: str) -> list[Source]:
-    found = [path for path in sorted(glob.glob(pattern, recursive=True)) if os.path.isfile(path)]
-    if not found:
-        raise EmbedxError(f"{pattern}: no file matches; check the pattern with ls, and quote it if it has spaces")
-    return [_file(path) for path in found]
-
-
 def _file(path: str, members: str = ALL_MEMBERS) -> Source:
     """A file; if it is an archive, those of its members that match the pattern."""
+    if not is_archive(path):
+        members = ""
+    return Source(path, reader_of(path), _fingerprint(path, members), members=members)
+
+
+def _fingerprint(path: str, members: str) -> dict[str, Any] | None:
     try:
         status = os.stat(path)
     except OSError as error:
         raise EmbedxError(f"{path}: cannot be opened ({error.strerror}); repair or remove it") from error
     if not os.path.isfile(path):  # a pipe, as in <(zcat ...), gives its content once
-        return Source(path, _reader(path), None)
-    identity = {"path": os.path.realpath(path), "size": status.st_size, "mtime_ns": status.st_mtime_ns}
-    if not is_archive(path):
-        return Source(path, _reader(path), identity)
-    return Source(path, _reader(path), identity | {"members": members}, members=members)
+        return None
+    found = {"path": os.path.realpath(path), "size": status.st_size, "mtime_ns": status.st_mtime_ns}
+    return found | {"members": members} if members else found
+
+
+def current_fingerprint(source: Source) -> dict[str, Any] | None:
+    """The fingerprint the source has now: another one means that it was changed while it was read."""
+    if source.fingerprint is None or "path" not in source.fingerprint:
+        return source.fingerprint
+    return _fingerprint(source.address, source.members) if os.path.exists(source.address) else None
 
 
 def _of_recipe(recipe: Recipe) -> list[Source]:
@@ -227,20 +187,14 @@ def _of_recipe(recipe: Recipe) -> list[Source]:
 def described(corpus: str) -> dict[str, Any]:
     """What is known of a corpus without reading it, by name: of a recipe all that it says, and where its files are."""
     if recipe := recipe_meant(corpus):
-        stated = {each.name: getattr(recipe, each.name) for each in fields(recipe) if each.name != "folder"}
-        return {
-            **{name: value for name, value in stated.items() if value or (value == 0 and value is not False)},
-            "recipe": str(recipe.folder),
-            "here": recipe.files_here(),
-        }
-    found = [
-        {"name": source.name, "reader": source.reader, **({} if source.size is None else {"bytes": source.size})}
-        for source in _resolve_one(corpus)
-    ]
+        stated = {name: value for name, value in vars(recipe).items() if value and name != "folder"}
+        return {**stated, "recipe": str(recipe.folder), "here": recipe.files_here()}
+    found = [{"name": each.name, "reader": each.reader, "bytes": each.size} for each in _resolve_one(corpus)]
     return {"name": corpus, "sources": found, "settings": _defaults_of(corpus)}
 
 
-def _reader(name: str) -> str:
+def reader_of(name: str) -> str:
+    """The reader of a file, by its name."""
     name = name.rsplit("/", 1)[-1]
     if DUMP_NAME.match(name):
         return "wikipedia"
@@ -251,18 +205,10 @@ def _reader(name: str) -> str:
 def _defaults_of(corpus: str) -> dict[str, Any]:
     if recipe := recipe_meant(corpus):
         return recipe.settings
-    return {"tokenizer": "words", "lowercase": True} if _reader(corpus) == "wikipedia" else {}
+    return {"tokenizer": "words", "lowercase": True} if reader_of(corpus) == "wikipedia" else {}
 
 
 def total_size(sources: Iterable[Source]) -> int | None:
     """Bytes to read, as stored; None when that of a source is unknown."""
     sizes = [source.size for source in sources]
     return None if None in sizes else sum(size for size in sizes if size is not None)
-
-
-def current_fingerprint(source: Source) -> dict[str, Any] | None:
-    """The fingerprint the source has now: another one means that it was changed while it was read."""
-    if source.fingerprint is None or "path" not in source.fingerprint:
-        return source.fingerprint
-    found = _file(source.address).fingerprint if os.path.exists(source.address) else None
-    return found | {"members": source.members} if found and source.members else found

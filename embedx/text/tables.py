@@ -3,14 +3,17 @@
 A string is text: each of its lines is a sentence, as in a plain file. A list of strings or whole numbers is one sentence. Empty
 ones are left out. A record that has no such value is bad: an error, or skipped and counted. Memory is that of a record, which
 may not be longer than MAX_RECORD_BYTES; of a Parquet file that of ROWS_AT_A_TIME and of a page as its writer made it.
+
+A reader yields the values of a field with their line or row numbers, and a `Bad` in place of each that is bad.
 """
 
-import collections
 import csv
+import io
 import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from embedx.errors import EmbedxError
 
@@ -21,77 +24,71 @@ DELIMITERS = (",", "\t", ";", "|")
 PARQUET_START = b"PAR1"
 # What separates tokens and sentences where tokens are taken as they are, white space and all: bytes that UTF-8 never has.
 TOKEN_END, SENTENCE_END = b"\xff", b"\xfe"
-NONE = object()  # in place of a value that is not there
 
 
+class Bad(NamedTuple):
+    """In place of the value of a bad record."""
+
+    why: str
+    remedy: str
+
+
+@dataclass
 class BadRecords:
-    """Records of a source that have no text: the first is an error, or they are skipped and counted.
+    """Records of a source that have no text: the first is an error, or they are skipped and counted."""
 
-    on_bad  `error` or `skip`, as --on-bad-record
-    """
+    on_bad: str  # `error` or `skip`, as --on-bad-record
+    count: int = 0
+    first: str = ""  # where it is, and what is wrong with it
 
-    def __init__(self, on_bad: str) -> None:
-        self.on_bad = on_bad
-        self.count = 0
-        self.first = ""  # where it is, and what is wrong with it
-
-    def add(self, place: str, why: str, remedy: str) -> None:
+    def add(self, place: str, bad: Bad) -> None:
         """The record at `place`, FILE:LINE, is bad. Raises `EmbedxError` unless such records are skipped."""
         if self.on_bad == "error":
-            raise EmbedxError(f"{place}: {why}; {remedy}, or leave out such records by --on-bad-record skip")
-        self.first = self.first or f"{place}: {why}"
+            raise EmbedxError(f"{place}: {bad.why}; {bad.remedy}, or leave out such records by --on-bad-record skip")
+        self.first = self.first or f"{place}: {bad.why}"
         self.count += 1
 
 
-class Texts:
-    """Makes text of the values of a field, and says where one is none.
+def text_of(values: Iterable[tuple[int, Any]], name: str, field: str, whole: bool, bad: BadRecords) -> Iterator[bytes]:
+    """The text of a field's values in blocks, UTF-8 where they are well-formed.
 
     name   the source, as the user knows it
     whole  whether tokens are taken as they are: then TOKEN_END and SENTENCE_END end them, else white space and line feeds
     """
+    pieces: list[bytes] = []
+    n_bytes = 0
+    for line, value in values:
+        piece = _text(value, field, whole)
+        if isinstance(piece, Bad):
+            bad.add(f"{name}:{line}", piece)
+            continue
+        pieces.append(piece)
+        n_bytes += len(piece)
+        if n_bytes >= BLOCK_BYTES:
+            yield b"".join(pieces)
+            pieces, n_bytes = [], 0
+    yield b"".join(pieces)
 
-    def __init__(self, name: str, field: str, whole: bool, bad: BadRecords) -> None:
-        self.name = name
-        self.field = field
-        self.whole = whole
-        self._bad = bad
 
-    def blocks(self, values: Iterable[tuple[int, Any]]) -> Iterator[bytes]:
-        """The text of values that come with the number of their line or row, in blocks, UTF-8 where they are well-formed."""
-        pieces: list[bytes] = []
-        n_bytes = 0
-        for line, value in values:
-            piece = self._text(line, value)
-            pieces.append(piece)
-            n_bytes += len(piece)
-            if n_bytes >= BLOCK_BYTES:
-                yield b"".join(pieces)
-                pieces, n_bytes = [], 0
-        yield b"".join(pieces)
+def _text(value: Any, field: str, whole: bool) -> bytes | Bad:
+    if isinstance(value, Bad):
+        return value
+    if isinstance(value, str):
+        if not whole:
+            return _utf8(value) + b"\n"
+        return b"".join(_sentence(tokens) for line in value.split("\n") if (tokens := line.split()))
+    if not isinstance(value, list):
+        return Bad(f"{field} is {_kind(value)}, not a string or a list of strings", "choose another field")
+    tokens = [str(each) if type(each) is int else each for each in value]
+    if wrong := [each for each in tokens if not isinstance(each, str)]:
+        return Bad(f"{field} has {_kind(wrong[0])} in a list", "write strings or whole numbers")
+    return _sentence(tokens) if whole else _utf8(" ".join(tokens).replace("\n", " ")) + b"\n"
 
-    def bad(self, line: int, why: str, remedy: str) -> bytes:
-        """The record in that line or row is bad; its text, which is empty. Raises `EmbedxError` unless bad ones are skipped."""
-        self._bad.add(f"{self.name}:{line}", why, remedy)
-        return b""
 
-    def _text(self, line: int, value: Any) -> bytes:
-        if isinstance(value, str):
-            if not self.whole:
-                return _utf8(value) + b"\n"
-            return b"".join(self._sentence(tokens) for part in value.split("\n") if (tokens := part.split()))
-        if isinstance(value, list):
-            tokens = [str(each) if type(each) is int else each for each in value]
-            if wrong := [each for each in tokens if not isinstance(each, str)]:
-                return self.bad(line, f"{self.field} has {_kind(wrong[0])} in a list", "write strings or whole numbers")
-            if not self.whole:
-                return _utf8(" ".join(tokens).replace("\n", " ")) + b"\n"
-            return self._sentence(tokens)
-        return self.bad(line, f"{self.field} is {_kind(value)}, not a string or a list of strings", "choose another field")
-
-    def _sentence(self, tokens: list[str]) -> bytes:
-        # Ill-formed bytes of the source stay ill-formed, but are none of the two.
-        text = "\0".join(tokens).replace("\udcff", "\udcfd").replace("\udcfe", "\udcfd")
-        return _utf8(text).replace(b"\0", TOKEN_END) + SENTENCE_END
+def _sentence(tokens: list[str]) -> bytes:
+    # Ill-formed bytes of the source stay ill-formed, but are none of the two.
+    text = "\0".join(tokens).replace("\udcff", "\udcfd").replace("\udcfe", "\udcfd")
+    return _utf8(text).replace(b"\0", TOKEN_END) + SENTENCE_END
 
 
 def _utf8(text: str) -> bytes:
@@ -117,14 +114,10 @@ def _value(record: Mapping[str, Any], field: str, default: Any) -> Any:
     return _value(within, inner, default) if isinstance(within, Mapping) else default
 
 
-def _named(record: Mapping[str, Any] | Iterable[str]) -> str:
+def _named(record: Mapping[str, Any]) -> str:
     """The names of fields, for messages; those of the objects among them by their paths."""
-    values = record if isinstance(record, Mapping) else dict.fromkeys(record)
-    names = ([f"{name}.{inner}" for inner in value] if isinstance(value, Mapping) else [name] for name, value in values.items())
+    names = ([f"{name}.{inner}" for inner in value] if isinstance(value, Mapping) else [name] for name, value in record.items())
     return ", ".join(itertools.chain.from_iterable(names)) or "none"
-
-
-# ---- lines
 
 
 def lines_of(blocks: Iterable[bytes], name: str) -> Iterator[bytes]:
@@ -133,32 +126,21 @@ def lines_of(blocks: Iterable[bytes], name: str) -> Iterator[bytes]:
     number = 1
     for block in blocks:
         *ended, rest = (rest + block).split(b"\n")
+        for i, line in enumerate((*ended, rest)):
+            if len(line) > MAX_RECORD_BYTES:
+                raise EmbedxError(
+                    f"{name}:{number + i}: a line of more than {MAX_RECORD_BYTES:,} bytes; "
+                    "is it the right file, with a record a line?"
+                )
         for line in ended:
-            _check_length(line, name, number)
             yield line + b"\n"
-            number += 1
-        _check_length(rest, name, number)
+        number += len(ended)
     if rest:
         yield rest + b"\n"
 
 
-def _check_length(line: bytes, name: str, number: int) -> None:
-    if len(line) > MAX_RECORD_BYTES:
-        raise EmbedxError(
-            f"{name}:{number}: a line of more than {MAX_RECORD_BYTES:,} bytes; is it the right file, with a record a line?"
-        )
-
-
-# ---- JSON Lines
-
-
-def json_text(lines: Iterable[bytes], name: str, field: str | None, whole: bool, bad: BadRecords) -> Iterator[bytes]:
-    """The text of a field of JSON Lines."""
-    texts = Texts(name, field or "", whole, bad)
-    return texts.blocks(_fields(lines, texts, field))
-
-
-def _fields(lines: Iterable[bytes], texts: Texts, field: str | None) -> Iterator[tuple[int, Any]]:
+def json_values(lines: Iterable[bytes], name: str, field: str | None) -> Iterator[tuple[int, Any]]:
+    """A field of JSON Lines."""
     for number, line in enumerate(lines, 1):
         text = line.decode("utf-8", "surrogateescape").removeprefix("\ufeff")
         if not text.strip():
@@ -166,137 +148,89 @@ def _fields(lines: Iterable[bytes], texts: Texts, field: str | None) -> Iterator
         try:
             record = json.loads(text)
         except (ValueError, RecursionError) as error:
-            why = str(error).partition(":")[0]
-            texts.bad(number, f"no JSON ({why})", "write an object in each line")
+            yield number, Bad(f"no JSON ({str(error).partition(':')[0]})", "write an object in each line")
             continue
         if not isinstance(record, dict):
-            texts.bad(number, f"{_kind(record)}, not an object", "write an object in each line")
-            continue
-        if field is None:
-            raise EmbedxError(
-                f"{texts.name}: JSON Lines; name the field with the text by --json-field; there are {_named(record)}"
-            )
-        if (value := _value(record, field, NONE)) is NONE:
-            texts.bad(number, f"no field {field}", f"choose --json-field among {_named(record)}")
+            yield number, Bad(f"{_kind(record)}, not an object", "write an object in each line")
+        elif field is None:
+            raise EmbedxError(f"{name}: JSON Lines; name the field with the text by --json-field; there are {_named(record)}")
+        elif (value := _value(record, field, Bad)) is Bad:
+            yield number, Bad(f"no field {field}", f"choose --json-field among {_named(record)}")
         else:
             yield number, value
 
 
-# ---- tables
-
-
-def table_text(lines: Iterable[bytes], name: str, column: str | None, whole: bool, bad: BadRecords) -> Iterator[bytes]:
-    """The text of a column of a table as Python's csv module reads it, separated by commas, tabs, semicolons or bars."""
-    texts = Texts(name, column or "", whole, bad)
-    return texts.blocks(_cells(lines, texts, column))
-
-
-def _cells(lines: Iterable[bytes], texts: Texts, column: str | None) -> Iterator[tuple[int, Any]]:
+def table_values(lines: Iterable[bytes], name: str, column: str | None) -> Iterator[tuple[int, Any]]:
+    """A column of a table as Python's csv module reads it, separated by commas, tabs, semicolons or bars."""
     decoded = (line.decode("utf-8", "surrogateescape") for line in lines)
     first = next(decoded, "").removeprefix("\ufeff")
-    if not first:
-        return
-    again = collections.deque([first])  # lines to be read before the others
-    taken: list[str] = []  # lines of the row that is being read, which begins in line `begins`
-    begins = 1
-
-    def counted() -> Iterator[str]:
-        n_bytes = 0
-        while (text := again.popleft() if again else next(decoded, None)) is not None:
-            n_bytes = len(text) + (n_bytes if taken else 0)
-            if n_bytes > MAX_RECORD_BYTES:
-                raise EmbedxError(
-                    f"{texts.name}:{begins}: a row of more than {MAX_RECORD_BYTES:,} characters; is a quote not closed?"
-                )
-            taken.append(text)
-            yield text
-
-    csv.field_size_limit(2**31 - 1)  # of all readers of this process, 131,072 by default; here the row has a limit
-    delimiter = _delimiter(first, column)
-    rows = csv.reader(counted(), delimiter=delimiter, strict=True)
+    delimiter = max(DELIMITERS, key=lambda each: (column in first.replace('"', "").strip().split(each), first.count(each)))
+    csv.field_size_limit(MAX_RECORD_BYTES)  # of all readers of this process, 131,072 by default
+    rows = csv.reader(itertools.chain([first], decoded), delimiter=delimiter, strict=True)
     width = place = 0
     while True:
-        taken.clear()
+        begins = rows.line_num + 1
         try:
             row = next(rows, None)
         except csv.Error as error:
-            texts.bad(begins, f"no row of a table ({error})", "close each quote, and double those within")
-            again.extendleft(reversed(taken[1:]))  # a quote that is not closed takes no other row with it
-            begins += 1
-            rows = csv.reader(counted(), delimiter=delimiter, strict=True)
+            bad = Bad(f"no row of a table ({error})", "close each quote, and double those within")
+            if rows.line_num > begins:  # the lines that an open quote joined cannot be told apart
+                raise EmbedxError(f"{name}:{begins}: {bad.why}; {bad.remedy}") from error
+            yield begins, bad
             continue
         if row is None:
             return
-        is_heading = False
         if row and not width:
-            width = len(row)
-            place = _place(row, texts.name, column)
-            is_heading = column in row
+            width, place = len(row), _place(row, name, column)
+            if column in row:
+                continue
         if row and len(row) != width:
-            texts.bad(
-                begins,
-                f"{len(row)} columns, but {width} in the first row",
-                "put fields with a separator, quote or line feed into quotes",
-            )
-        elif row and not is_heading:
+            remedy = "put fields with a separator, quote or line feed into quotes"
+            yield begins, Bad(f"{len(row)} columns, but {width} in the first row", remedy)
+        elif row:
             yield begins, row[place]
-        begins += len(taken)
-
-
-def _delimiter(first: str, column: str | None) -> str:
-    """That by which the first line has the column, else the most frequent."""
-
-    def has_column(delimiter: str) -> bool:
-        try:
-            return column in next(csv.reader([first], delimiter=delimiter), [])
-        except csv.Error:
-            return False
-
-    return max(DELIMITERS, key=lambda delimiter: (has_column(delimiter), first.count(delimiter)))
 
 
 def _place(head: list[str], name: str, column: str | None) -> int:
     """Where the column is in each row: that of the name, or the number, from 1, where the first row names none so."""
     if column is None:
-        raise EmbedxError(f"{name}: a table; name the column with the text by --column; there are {_named(head)}")
+        raise EmbedxError(f"{name}: a table; name the column with the text by --column; there are {', '.join(head)}")
     if column in head:
         return head.index(column)
     if column.isdecimal() and 1 <= int(column) <= len(head):
         return int(column) - 1
-    raise EmbedxError(f"{name}: no column {column}; choose --column among {_named(head)}, or by its number, from 1")
+    raise EmbedxError(f"{name}: no column {column}; choose --column among {', '.join(head)}, or by its number, from 1")
 
 
-# ---- Parquet
-
-
-def parquet_text(file: Any, name: str, column: str | None, whole: bool, bad: BadRecords) -> Iterator[tuple[float, bytes]]:
-    """The text of a column of a Parquet file, which can be read at any place, with the share of the rows read so far."""
+def parquet_values(file: Any, name: str, column: str | None) -> Iterator[tuple[int, Any]]:
+    """A column of a Parquet file; `file`, a `CountedReader`, counts as read what its rows are of all."""
     try:
         import pyarrow
         import pyarrow.parquet
     except ImportError as error:
         raise EmbedxError(f'{name}: reading Parquet needs pyarrow; pip install "embedx[parquet]"') from error
+    stored = file.file
+    if not stored.seekable():
+        raise EmbedxError(f"{name}: Parquet is read from its end; store it in a file first")
+    size = stored.seek(0, io.SEEK_END)
+    stored.seek(0)
     try:
-        table = pyarrow.parquet.ParquetFile(file, buffer_size=BLOCK_BYTES, pre_buffer=False)
+        table = pyarrow.parquet.ParquetFile(stored, buffer_size=BLOCK_BYTES, pre_buffer=False)
 
-        def structure(fields: Any) -> dict[str, Any]:
-            """The columns by name, each with those within it."""
-            return {each.name: structure(each.type) if pyarrow.types.is_struct(each.type) else None for each in fields}
-
-        columns = structure(table.schema_arrow)
+        leaves = [table.schema.column(i).path.partition(".list.")[0] for i in range(len(table.schema))]
         if column is None:
-            raise EmbedxError(f"{name}: a Parquet file; name the column with the text by --column; there are {_named(columns)}")
-        if _value(columns, column, NONE) is NONE:
-            raise EmbedxError(f"{name}: no column {column}; choose --column among {_named(columns)}")
-        outer = column if column in columns else column.partition(".")[0]
-        texts = Texts(name, column, whole, bad)
-        done, n_rows = 0, table.metadata.num_rows
+            message = f"a Parquet file; name the column with the text by --column; there are {', '.join(leaves)}"
+            raise EmbedxError(f"{name}: {message}")
+        if not any(f"{leaf}.".startswith(f"{column}.") for leaf in leaves):
+            raise EmbedxError(f"{name}: no column {column}; choose --column among {', '.join(leaves)}")
+        outer = column if column in table.schema_arrow.names else column.partition(".")[0]
+        done = 0
         for batch in table.iter_batches(ROWS_AT_A_TIME, columns=[column], use_threads=False):
             values = batch.column(batch.schema.names.index(outer)).to_pylist()
-            if outer != column:
-                values = [_value({outer: value}, column, None) for value in values]
-            for block in texts.blocks(enumerate(values, done + 1)):
-                yield done / n_rows, block
+            for number, value in enumerate(values, done + 1):
+                yield number, _value({outer: value}, column, None)
             done += batch.num_rows
+            file.count = size * done // table.metadata.num_rows
     except (pyarrow.ArrowException, UnicodeDecodeError) as error:
         raise OSError(str(error)) from error
+    file.count = size

@@ -4,7 +4,7 @@ Without a wikitext grammar: a few regular expressions and a scanner for what nes
 tables, references, formulas and captions; links, headings and list items leave their text.
 
 Time is linear in the text, whatever it is: a pattern that failed at one place does not look again at what it saw there. Memory
-is that of a page, which may not be longer than MediaWiki lets any page be.
+is that of a revision of a page, which may not be longer than MAX_BYTES.
 """
 
 import contextlib
@@ -12,15 +12,14 @@ import html
 import itertools
 import os
 import pickle
-import queue
 import re
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Self
-from xml.parsers import expat
+from typing import Any, Self
+from xml.etree import ElementTree
 
 Page = tuple[str, frozenset[str]]  # wikitext, and the namespaces of which links are left out
 BATCH_CHARACTERS = 1 << 18  # of pages that a process gets at a time
@@ -31,11 +30,9 @@ HIDDEN_LINKS = frozenset({"file", "image", "media", "category"})  # their Englis
 # A redirect in any language: "#REDIRECT [[...", "#пренасочване [[..."; an item of a numbered list has a space after "#".
 REDIRECT = re.compile(r"\s*+#\w++\s*+(?::\s*+)?\[\[")
 
-# MediaWiki saves no page of more than 2 MB, unless its administrator says so ($wgMaxArticleSize).
-MAX_CHARACTERS = 1 << 24
-MAX_MARKUP_BYTES = 1 << 20  # of a tag or comment: expat looks at all of one again with every block
-MAX_OPEN = 100  # elements within elements, of which a dump has five
-MAX_NAMESPACES = 1000
+MAX_BYTES = (
+    1 << 25
+)  # of a revision; MediaWiki saves none of more than 2 MB unless its administrator says so ($wgMaxArticleSize)
 
 # Elements that hold no prose.
 HIDDEN_TAGS = (
@@ -76,19 +73,15 @@ UNBALANCED = re.compile(r"\{\{|\}\}|\[\[|\]\]")
 def paragraphs(blocks: Iterable[bytes], cut_off: bool = False, processes: int = 1) -> Iterator[bytes]:
     """The articles of a dump given as blocks of XML, as blocks of UTF-8. Some pages at a time are held in memory.
 
-    Only pages of the main namespace that are no redirects. `ExpatError` if it is not well-formed to the end, which a dump that
-    is known to be `cut_off` need not be; `DumpError` if it is nothing that MediaWiki writes. Several `processes` make plain
-    text of the pages of a long dump, with the same result.
+    Only pages of the main namespace that are no redirects. `DumpError` if it is not well-formed to the end, which a dump that
+    is known to be `cut_off` need not be, or has too long a page. Several `processes` make plain text of the pages of a long
+    dump, with the same result.
     """
-    pages = _pages(blocks, cut_off)
-    if processes == 1:
-        for page in pages:
-            yield plain_bytes([page])
-        return
-    batches = _batches(pages)
-    for batch in itertools.islice(batches, FEW_BATCHES):
+    batches = _batches(_pages(blocks, cut_off))
+    for batch in itertools.islice(batches, None if processes == 1 else FEW_BATCHES):
         yield plain_bytes(batch)
-    yield from _by_processes(batches, processes)
+    if first := next(batches, None):
+        yield from _by_processes(itertools.chain([first], batches), processes)
 
 
 def plain_bytes(pages: Iterable[Page]) -> bytes:
@@ -105,31 +98,22 @@ def _batches(pages: Iterator[Page]) -> Iterator[list[Page]]:
         if n_characters >= BATCH_CHARACTERS:
             yield batch
             batch, n_characters = [], 0
-    yield batch
+    if batch:
+        yield batch
 
 
 def _by_processes(batches: Iterator[list[Page]], processes: int) -> Iterator[bytes]:
     """What `plain_bytes` makes of each batch, in order."""
-    first = next(batches, None)
-    if not first:
-        return
     from embedx.text.in_order import in_order  # not at the top, for processes that run this file
 
     with contextlib.ExitStack() as stack:
-        idle: queue.SimpleQueue[Cleaner] = queue.SimpleQueue()
-        for _ in range(processes):
-            idle.put(stack.enter_context(Cleaner()))
-
-        def clean(batch: list[Page]) -> bytes:
-            cleaner = idle.get()
-            try:
-                return cleaner.plain_bytes(batch)
-            finally:
-                idle.put(cleaner)
-
-        pool = stack.enter_context(ThreadPoolExecutor(processes, "embedx-wikipedia"))
-        batches = itertools.chain([first], batches)
-        yield from in_order((pool.submit(clean, batch) for batch in batches), 2 * processes)
+        cleaners = [stack.enter_context(Cleaner()) for _ in range(processes)]
+        pools = [stack.enter_context(ThreadPoolExecutor(1, "embedx-wikipedia")) for _ in cleaners]
+        turns = itertools.cycle(zip(pools, cleaners, strict=True))
+        yield from in_order(
+            (pool.submit(cleaner.plain_bytes, batch) for batch, (pool, cleaner) in zip(batches, turns, strict=False)),
+            2 * processes,
+        )
 
 
 class Cleaner:
@@ -166,97 +150,66 @@ def serve() -> None:
             sys.stdout.buffer.flush()
 
 
-def _pages(blocks: Iterable[bytes], cut_off: bool) -> Iterator[Page]:
-    """The articles as wikitext."""
-    reader = DumpReader()
-    n_bytes = 0
-    for block in blocks:
-        reader.parser.Parse(block, False)
-        yield from reader.take()
-        n_bytes += len(block)
-        # Modulo 2³², at which the index begins again where a C long has no more bits.
-        if (n_bytes - reader.parser.CurrentByteIndex) % (1 << 32) > MAX_MARKUP_BYTES:
-            raise DumpError(f"a tag or comment of more than {MAX_MARKUP_BYTES:,} bytes")
-    try:
-        reader.parser.Parse(b"", True)
-    except expat.ExpatError:
-        if not cut_off:
-            raise
-    yield from reader.take()
-
-
 class DumpError(Exception):
-    """Says what is in the XML that no dump has."""
+    """Says why a text is no dump, or not a whole one."""
 
 
-class DumpReader:
-    """Collects the articles while `parser` is fed with XML, whatever its namespace or encoding."""
+def _pages(blocks: Iterable[bytes], cut_off: bool) -> Iterator[Page]:
+    """The articles as wikitext, whatever the namespace or encoding of the XML. Of several revisions the last one is read."""
+    opened: list[ElementTree.Element] = []  # elements that have not ended
+    page: dict[str, str] = {}
+    namespaces: dict[str, str] = {}  # key by lower-case name, as the dump declares them
+    hidden_links = HIDDEN_LINKS
+    n_bytes = 0  # since a page, or a part of one, ended
+    for event, found in _events(blocks, cut_off):
+        if event == "block":
+            n_bytes += found
+            if n_bytes > MAX_BYTES:
+                raise DumpError(
+                    f"no dump as MediaWiki writes it (a page of more than {MAX_BYTES:,} bytes); is it the right file?"
+                )
+        elif event == "start":
+            opened.append(found)
+        else:
+            opened.pop()
+            name = found.tag.rpartition("}")[2]
+            if name in ("title", "ns", "text", "redirect"):
+                page[name] = found.text or ""
+            elif name == "namespace":
+                namespaces[(found.text or "").lower()] = key = found.get("key", "")
+                if key in (FILE_NAMESPACE, CATEGORY_NAMESPACE):
+                    hidden_links |= {(found.text or "").lower()}
+            elif name == "page":
+                if _is_article(page, namespaces):
+                    yield page.get("text", ""), hidden_links
+                page = {}
+            if len(opened) <= 2:  # what the file, or a page, consists of
+                found.clear()
+                n_bytes = 0
+            if len(opened) == 1:
+                opened[0].clear()
 
-    def __init__(self) -> None:
-        self.parser = expat.ParserCreate()
-        self.parser.buffer_text = True
-        self.parser.StartElementHandler = self._start
-        self.parser.EndElementHandler = self._end
-        self.parser.CharacterDataHandler = self._text
-        self._namespaces: dict[str, str] = {}  # key by lower-case name, as the dump declares them
-        self._hidden_links = HIDDEN_LINKS
-        self._key = ""
-        self._wanted: list[str] | None = None  # the text of the element being read, if it is one we want
-        self._page: dict[str, str] = {}
-        self._n_open = 0  # elements
-        self._n_characters = 0  # of the element that is wanted
-        self._done: list[Page] = []
 
-    def take(self) -> Iterator[Page]:
-        """What was completed since the last call."""
-        yield from self._done
-        self._done.clear()
+def _events(blocks: Iterable[bytes], cut_off: bool) -> Iterator[Any]:
+    """The "start" and "end" of each element, and after each "block" its size in bytes."""
+    parser: Any = ElementTree.XMLPullParser(("start", "end"))
+    try:
+        for block in blocks:
+            parser.feed(block)
+            yield from parser.read_events()
+            yield "block", len(block)
+        parser.close()
+    except ElementTree.ParseError as error:
+        if not cut_off:
+            raise DumpError(f"not a whole Wikipedia dump ({error}); fetch or copy it again") from error
+    yield from parser.read_events()
 
-    def _start(self, name: str, attributes: dict[str, str]) -> None:
-        self._n_open += 1
-        if self._n_open > MAX_OPEN:
-            raise DumpError(f"more than {MAX_OPEN:,} elements within each other")
-        if name in ("namespace", "title", "ns", "text"):
-            self._n_characters = 0
-            self._key = attributes.get("key", "")
-            self._wanted = []
-        elif name == "page":
-            self._page = {}
-        elif name == "redirect":
-            self._page["redirect"] = ""
 
-    def _text(self, text: str) -> None:
-        if self._wanted is not None:
-            self._wanted.append(text)
-            self._n_characters += len(text)
-            if self._n_characters > MAX_CHARACTERS:
-                raise DumpError(f"a page of more than {MAX_CHARACTERS:,} characters")
-
-    def _end(self, name: str) -> None:
-        self._n_open -= 1
-        if self._wanted is not None:
-            content = "".join(self._wanted)
-            self._wanted = None
-            if name == "namespace":
-                self._namespaces[content.lower()] = self._key
-                if len(self._namespaces) > MAX_NAMESPACES:
-                    raise DumpError(f"more than {MAX_NAMESPACES:,} namespaces")
-                self._hidden_links = self._namespaces_without_prose()
-            else:
-                self._page[name] = content  # of several revisions the last one
-        elif name == "page" and self._is_article():
-            self._done.append((self._page.get("text", ""), self._hidden_links))
-            self._page = {}
-
-    def _is_article(self) -> bool:
-        prefix = self._page.get("title", "").partition(":")[0].lower()
-        namespace = self._page.get("ns") or self._namespaces.get(prefix, "0")  # dumps before 2012 have no <ns>
-        redirects = "redirect" in self._page or REDIRECT.match(self._page.get("text", ""))
-        return namespace == "0" and not redirects
-
-    def _namespaces_without_prose(self) -> frozenset[str]:
-        local = {name for name, key in self._namespaces.items() if key in (FILE_NAMESPACE, CATEGORY_NAMESPACE)}
-        return HIDDEN_LINKS | local
+def _is_article(page: dict[str, str], namespaces: dict[str, str]) -> bool:
+    """Whether a page is of the main namespace, and no redirect."""
+    prefix = page.get("title", "").partition(":")[0].lower()
+    namespace = page.get("ns") or namespaces.get(prefix, "0")  # dumps before 2012 have no <ns>
+    return namespace == "0" and "redirect" not in page and not REDIRECT.match(page.get("text", ""))
 
 
 def plain_text(wikitext: str, hidden_links: frozenset[str] = HIDDEN_LINKS) -> str:

@@ -56,9 +56,7 @@ PAGE = """<page><title>Tree {n}</title><ns>0</ns><revision><text xml:space="pres
 def dump(rng):
     pages = "".join(PAGE.format(n=n) for n in range(rng.randrange(1, 4)))
     names = '<siteinfo><namespaces><namespace key="6">Datei</namespace></namespaces></siteinfo>'
-    return f'<?xml version="1.0"?>\n<mediawiki version="0.10">{names}\n{pages}</mediawiki>\n'.encode(
-        rng.choice(("utf-8", "utf-16"))
-    )
+    return f'<?xml version="1.0"?>\n<mediawiki version="0.10">{names}\n{pages}</mediawiki>\n'.encode()
 
 
 def feature_words(rng, first):
