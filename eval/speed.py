@@ -309,7 +309,7 @@ def default_tests() -> list[Any]:
 def difference_on(place: int, ours: tuple[str, ...], theirs: tuple[str, ...]) -> Any:
     """That on one of the tests, of answers as they are on record."""
     test = default_tests()[place]
-    a, b = ([word_sets.Answers(test, unpacked(each), float("nan"), {}) for each in runs] for runs in (ours, theirs))
+    a, b = ([word_sets.Answers(test, unpacked(each)) for each in runs] for runs in (ours, theirs))
     return words.paired_difference(a, b)
 
 

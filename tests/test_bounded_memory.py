@@ -148,7 +148,7 @@ def test_lines_have_an_end(write, monkeypatch):
         list(Lines(source_of(write("\n" * 301 + "a")), Silent()))
 
 
-@pytest.mark.parametrize("reading", [word_sets.read_pairs, word_sets.read_analogies, word_sets.read_categories])
+@pytest.mark.parametrize("reading", [word_sets.read_pairs, word_sets.read_analogies])
 def test_word_sets_are_of_a_size_that_people_can_judge(tmp_path, monkeypatch, reading):
     (tmp_path / "set.txt.gz").write_bytes(gzip.compress(b"tiger cat 7 8\ntiger hen 7 8\n" * 50))
     assert len(reading(tmp_path / "set.txt.gz")) == 100

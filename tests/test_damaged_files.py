@@ -14,7 +14,7 @@ import zstandard
 from scipy.sparse import csr_matrix, save_npz
 
 from embedx.errors import EmbedxError
-from embedx.evaluation.word_sets import read_analogies, read_categories, read_outliers, read_pairs
+from embedx.evaluation.word_sets import read_analogies, read_pairs
 from embedx.labeled.read import read, read_names
 from embedx.text.sources import Source, resolve
 from embedx.text.streams import UnpackedReader, open_source, text_blocks
@@ -62,8 +62,6 @@ FILES = {  # what each reader reads, and how
     ),
     "pairs": ("".join(f"tiger\tcat{n}\t{n}\n" for n in range(90)).encode(), lambda path: read_pairs(path).words),
     "analogies": ("".join(f"a{n} b c d{n}\n" for n in range(90)).encode(), lambda path: read_analogies(path).words),
-    "categories": ("".join(f"w{n}\tc{n % 5}\n" for n in range(90)).encode(), lambda path: read_categories(path).words),
-    "outliers": ("".join(f"a{n}\nb{n}\n\nx{n}\n\n" for n in range(40)).encode(), lambda path: read_outliers(path).groups),
 }  # fmt: skip
 
 

@@ -261,28 +261,6 @@ def test_the_temperature_undoes_what_multiplied_the_scores(by):
     assert found.calibrated == pytest.approx(tempered[np.arange(10_000), scored.targets].mean(), abs=1e-5)
 
 
-def test_progress_ends_with_all_pairs():
-    told = []
-
-    class Listener:
-        interval = 0.0
-
-        def start(self, title, total, unit):
-            told.append((title, total))
-
-        def update(self, done, **facts):
-            told.append(done)
-
-        def note(self, message): ...
-
-        def finish(self): ...
-
-    evaluate(words_model(), random_pairs(100), random_pairs(50, seed=9), Listener())
-    assert told[0] == ("fitting the temperature", None)
-    assert ("scoring", 100) in told
-    assert told[-1] == 100
-
-
 # ---- two models
 
 
@@ -331,6 +309,10 @@ def home(tmp_path_factory):
     lines = [" ".join(f"w{k}" for k in rng.integers(0, 30, 12)) for _ in range(200)]
     (folder / "text.txt").write_text("\n".join(lines))
     (folder / "vectors.txt").write_text("1 2\nw1 0.5 0.5\n")
+    (folder / "classifier").mkdir()
+    (folder / "classifier" / "model.json").write_text(
+        json.dumps({"format": 1, "task": "classification", "names": {}, "arrays": {}, "settings": {}, "facts": {}})
+    )
     (folder / "similar.tsv").write_text("".join(f"w{k}\tw{k + 1}\t{k}\n" for k in range(9)))
     return folder
 
@@ -372,6 +354,7 @@ def test_eval_of_two_models_tells_the_difference(home):
     ("arguments", "message"),
     [
         (["vectors.txt"], "vectors.txt: not a folder written by `embedx train`, which --heldout needs"),
+        (["classifier"], "classifier: not a folder written by `embedx train`, which --heldout needs"),
         (["nowhere"], "nowhere: not a folder written by `embedx train`"),
         (["a", "c"], "the two models have different words, 30 and 31 of them"),
         (["a", "--test", "text.txt"], "--heldout is for word vectors, --test for classifiers; give one of them"),
@@ -383,13 +366,3 @@ def test_a_mistake_gets_one_line_and_exit_code_2(home, arguments, message):
     (line,) = done.stderr.splitlines()
     assert message in line
     assert done.stdout == ""
-
-
-def test_a_classifier_has_no_held_out_text(home):
-    (home / "classifier").mkdir(exist_ok=True)
-    (home / "classifier" / "model.json").write_text(
-        json.dumps({"format": 1, "task": "classification", "names": {}, "arrays": {}, "settings": {}, "facts": {}})
-    )
-    done = embedx_eval(home, "classifier", "--heldout", "text.txt")
-    assert done.returncode == 2
-    assert done.stderr == "embedx: classifier: not a folder written by `embedx train`, which --heldout needs\n"

@@ -99,7 +99,7 @@ def measured(log_p, scores, truth, counts, cuts=(), n_train=60, ks=(1, 3, 5)):
     return metrics.result()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(cases())
 def test_metrics_are_their_definitions_in_one_block_or_two(case):
     log_p, scores, truth, counts, cut = case
@@ -213,8 +213,7 @@ def blocks_of(z, truth, size=70):
     return blocks, passes
 
 
-@pytest.mark.parametrize("scale", [0.01, 0.3, 1.0, 4.0, 100.0])
-@pytest.mark.parametrize("shift", [0.0, 50.0])
+@pytest.mark.parametrize(("scale", "shift"), [(0.01, 0.0), (0.3, 50.0), (1.0, 0.0), (4.0, 50.0), (100.0, 50.0)])
 def test_the_temperature_is_scipys(scale, shift, monkeypatch):
     monkeypatch.setattr(evaluation, "BLOCK_FLOATS", 500)
     z, truth = validation(seed=round(10 * scale), scale=scale)

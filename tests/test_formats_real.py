@@ -105,7 +105,7 @@ def test_a_format_or_a_model_that_has_it_not_is_told(tmp_path):
 
 @pytest.mark.parametrize("format", [marked(name) for name in formats.FORMATS])
 def test_writing_takes_little_memory_or_one_copy_more_where_a_library_takes_whole_arrays(tmp_path, monkeypatch, format):
-    copies = {"npz": 2, "safetensors": 2, "static-embedding": 2, "gensim": 1}.get(format, 0)
+    copies = {"npz": 2, "safetensors": 2, "static-embedding": 2, "gensim": 1, "parquet": 1}.get(format, 0)
     monkeypatch.setattr("embedx.storage.schema.BLOCK_FLOATS", 5_000)
     given = toy([f"w{k}" for k in range(400)], dim=1000)
     export.export(toy(), format, tmp_path / f"first{suffix(format)}")  # what is imported for it
@@ -316,7 +316,7 @@ def test_the_card_has_data_settings_and_scores(tmp_path):
     card = ModelCard.load(folder / "README.md")
     assert card.data.to_dict()["library_name"] == "sentence-transformers"
     assert "9 words, 12 dimensions, float32" in card.text
-    for line in ('| sources | ["corpus.txt"] |', '| heldout | {"log_likelihood": -8.5, "pairs": 9} |', "| window | 5 |"):
+    for line in ('"corpus.txt"', '"log_likelihood": -8.5', '"window": 5'):
         assert line in card.text
     with pytest.raises(EmbedxError, match="not a model folder"):
         model.load(folder)
@@ -444,7 +444,9 @@ def test_a_format_that_is_read_at_many_places_has_to_be_a_plain_file(tmp_path):
 
     out = export.export(toy(), None, tmp_path / "a.npz")
     (tmp_path / "a.npz.gz").write_bytes(gzip.compress(out.read_bytes()))
-    with pytest.raises(EmbedxError, match=r"a.npz.gz: an .npz file needs random access; unpack it first"):
+    with pytest.raises(
+        EmbedxError, match=r"a.npz.gz: an .npz file needs random access; copy it to a file on this machine, unpacked"
+    ):
         model.load(tmp_path / "a.npz.gz")
 
 

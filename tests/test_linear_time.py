@@ -149,7 +149,8 @@ def test_the_end_of_a_word_is_not_sought_again_and_again(monkeypatch):
 
     def work(n):
         stream = io.BytesIO(b"1 1\n" + b"a" * n + b" " + bytes(4))
-        (words, *_), done = bound(lambda: word2vec.read_binary("vectors", stream, 1, 1, Silent()), "read_binary")
+        opened = contract.Opened("vectors", b"", stream, Silent())
+        (words, *_), done = bound(lambda: word2vec.read_binary(opened), "read_binary")
         assert words == ["a" * n]
         return done
 
@@ -159,7 +160,7 @@ def test_the_end_of_a_word_is_not_sought_again_and_again(monkeypatch):
 def test_a_word_of_many_parts_is_put_together_once():
     def work(n):
         line = b"a " * n + b"1 2"
-        (word, numbers), done = bound(lambda: word2vec.parse_line("x:1", line, 2, has_header=False), "parse_line")
+        (word, numbers), done = bound(lambda: word2vec.parse_line("x:1", line, 2), "parse_line")
         assert (word, numbers) == (("a " * n)[:-1], [1, 2])
         return done
 

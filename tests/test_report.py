@@ -222,23 +222,6 @@ def test_a_few_words_have_their_places(n, name):
 # ---- learning curves
 
 
-def test_the_log_of_the_last_run_gives_the_curve_of_the_loss(write):
-    lines = [
-        {"stage": "reading", "done": 5, "total": 9, "seconds": 9.0},
-        {"stage": "training", "done": 50, "total": 100, "seconds": 5.0, "loss": 9.0},
-        {"stage": "training", "done": 10, "total": 100, "seconds": 1.0, "loss": 3.0},
-        {"stage": "training", "done": 50, "total": 100, "seconds": 4.0, "loss": 2.0},
-        {"stage": "training", "done": 60, "total": 100, "seconds": 5.0, "loss": None},
-    ]
-    file = write("".join(json.dumps(line) + "\n" for line in lines), "log.jsonl")
-    assert learning_curves.logged_points(Path(file), {"epochs": 4}) == [[0.4, 1.0, 3.0], [2.0, 4.0, 2.0]]
-    for content, message in (("x\n", r"log.jsonl:1: not a line that --log-json wrote"), (b"\xff", "not UTF-8")):
-        with pytest.raises(EmbedxError, match=message):
-            learning_curves.logged_points(Path(write(content, "log.jsonl")), {})
-    with pytest.raises(EmbedxError, match="nowhere: No such file"):
-        learning_curves.logged_points(Path("nowhere"), {})
-
-
 def test_curves_are_what_the_folder_has_of_them():
     facts = {"epochs": 2, "seconds": 3.0, "heldout": None, "history": [{"number": 1, "seconds": 1.0, "loss": 5.0}]}
     assert learning_curves.heldout_points(facts) == []
@@ -347,7 +330,6 @@ def test_the_command_writes_a_page_named_after_the_model(tmp_path, monkeypatch, 
         ("words", {"output": "nowhere/page.html"}, "nowhere/page.html: its folder does not exist"),
         ("words", {"output": "."}, ".: is a folder; give the name of a file"),
         ("words", {"projection": "sketch"}, "--projection sketch: choose one of umap, tsne, pca"),
-        ("words", {"log_json": "nowhere"}, "--log-json nowhere: No such file"),
         ("labels", {"words": "a"}, "--words is for word vectors; MODEL is a classifier"),
         ("labels", {"pairs": ["x"]}, "--pairs is for word vectors"),
         ("labels", {"test_labels": "x"}, "--test-labels needs --test"),
@@ -360,9 +342,8 @@ def test_mistakes_are_told_in_one_line_and_leave_no_page(tmp_path, monkeypatch, 
     (tmp_path / "file").write_text("x")
     monkeypatch.chdir(tmp_path)
     before = set(tmp_path.iterdir())
-    log_json = Path(arguments.pop("log_json")) if "log_json" in arguments else None
     with pytest.raises(EmbedxError, match=re.escape(message.replace("MODEL", str(tmp_path / model)))) as caught:
-        report(tmp_path / model, log_json=log_json, **arguments)
+        report(tmp_path / model, **arguments)
     assert "\n" not in str(caught.value)
     assert set(tmp_path.iterdir()) == before
 

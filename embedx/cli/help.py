@@ -20,6 +20,9 @@ REMOVED = {  # options of earlier versions, with what to write now
     "--query": "write --scored-fraction for `embedx predict`, --set scored-fraction=VALUE for training",
     "--keep": "write --set candidate-fraction=VALUE",
     "--tau": "write --set min-coefficient=VALUE",
+    "--categories": "cluster the vectors of embedx.load(MODEL) with scikit-learn",
+    "--outliers": "compare the vectors of embedx.load(MODEL) in Python",
+    "--log-json": "an option of training; the page has the loss of each epoch",
     "--license": "write the licence into README.md of the exported folder",
 }
 

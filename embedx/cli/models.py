@@ -76,10 +76,8 @@ def evaluate(
     ] = None,
     pairs: Pairs = None,
     analogies: Analogies = None,
-    categories: Annotated[list[Path] | None, option("words with their categories: purity of clusters")] = None,
-    outliers: Annotated[list[Path] | None, option("groups of words with outliers, as 8-8-8: file or folder of files")] = None,
-    protocol: Annotated[str, option("embedx, or gensim: its own functions, one question at a time")] = "embedx",
-    method: Annotated[str | None, option("analogies: 3cosadd, which is the default, or 3cosmul")] = None,
+    protocol: Annotated[str, option("embedx, or gensim: analogies among the first 300,000 words, not 30,000")] = "embedx",
+    method: Annotated[str, option("analogies: 3cosadd or 3cosmul")] = "3cosadd",
     candidates: Annotated[
         int | None, option("analogies: number of words that may be the answer; by default that of the protocol", min=1)
     ] = None,
@@ -128,25 +126,11 @@ def evaluate(
         print(json.dumps({"test": commands.plain_numbers(metrics)}) if as_json else "\n".join(commands.metric_lines(metrics)))
         return
     from embedx.evaluation import words
+    from embedx.evaluation.word_sets import WordTests
 
-    report = words.evaluate(
-        model,
-        other,
-        runs=runs,
-        against=against or (),
-        pairs=pairs or (),
-        analogies=analogies,
-        categories=categories or (),
-        outliers=outliers or (),
-        protocol=protocol,
-        method=method,
-        candidates=candidates,
-        which=vectors,
-        oov=oov,
-        seed=seed,
-        trust_pickle=trust_pickle,
-        progress=progress,
-    )
+    tests = WordTests(pairs or (), analogies, protocol, method, candidates, seed)
+    others = [*([other] if other else ()), *(against or ())]
+    report = words.evaluate([model, *runs], others, tests, which=vectors, oov=oov, trust_pickle=trust_pickle, progress=progress)
     for warning in report.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     if as_json:
@@ -166,7 +150,6 @@ def report(
     test_labels: TestLabels = None,
     pairs: Pairs = None,
     analogies: Analogies = None,
-    log_json: Annotated[Path | None, option("the file of --log-json of the training, for the curve of the loss")] = None,
     quiet: Quiet = False,
     typed: dict[str, Any] | None = None,
 ) -> None:
@@ -175,7 +158,7 @@ def report(
 
     with Reporter(sys.stderr, is_quiet=quiet) as reporter:
         page = write(
-            model, output, test=test, test_labels=test_labels, pairs=pairs, analogies=analogies, log_json=log_json,
+            model, output, test=test, test_labels=test_labels, pairs=pairs, analogies=analogies,
             overwrite=overwrite, progress=reporter, **typed or {},
         )  # fmt: skip
     print(page)

@@ -1,5 +1,8 @@
 """Answers to analogy questions by matrix products, for many questions at a time.
 
+Words are folded to upper case, and of several variants the most frequent one counts; a question with a word outside the
+candidates is left out, and no variant of one of its words is its answer, as in gensim.
+
 A question a : b = c : ? has the answer x, none of the words of the question, with the highest score
 
     3cosadd   cos(b, x) - cos(a, x) + cos(c, x)                     Mikolov et al. 2013
@@ -12,15 +15,43 @@ whatever the number of questions and the size of the vocabulary.
 
 import numpy as np
 
+from embedx.evaluation.word_sets import METHODS, MIN_ITEMS, Analogies, Answers
 from embedx.training.progress import Progress
+from embedx.vectors.model import WordVectors
 
 BLOCK_FLOATS = 1 << 21  # cosines of words of questions and candidates computed at a time: 8 MB
 SCORE_FLOATS = 1 << 17  # scores of questions and candidates at a time: 0.5 MB, which a core's cache holds
 EPSILON = np.float32(0.001)  # of 3cosmul, as in the paper
 
 
+def answered(test: Analogies, vectors: WordVectors, progress: Progress) -> Answers:
+    """The answers to all questions: 1 where the answer is right, 0 where it is wrong."""
+    questions = [tuple(word.upper() for word in words) for words in test.words]
+    words = vectors.words[: test.candidates]
+    rows: dict[str, list[int]] = {}  # of all words with the same upper-case form, most frequent first
+    for row, word in enumerate(words):
+        rows.setdefault(word.upper(), []).append(row)
+    is_known = [all(word in rows for word in question) for question in questions]
+    values = np.full(len(test), np.nan)
+    if sum(is_known) < MIN_ITEMS:
+        return Answers(test, values)
+    distinct = list(dict.fromkeys(question[:3] for question, known in zip(questions, is_known, strict=True) if known))
+    asked = np.array([[rows[word][0] for word in question] for question in distinct])
+    barred = [(k, row) for k, question in enumerate(distinct) for word in set(question) for row in rows[word]]
+    found = best_answers(vectors.vectors[: test.candidates], asked, np.array(barred), progress, test.method)
+    answer = {question: words[row].upper() if row >= 0 else "" for question, row in zip(distinct, found.tolist(), strict=True)}
+    sections: dict[str, dict[str, int]] = {}
+    for k, (question, section) in enumerate(zip(questions, test.sections, strict=True)):
+        counts = sections.setdefault(section, {"correct": 0, "used": 0})
+        if is_known[k]:
+            values[k] = answer[question[:3]] == question[3]
+            counts["used"] += 1
+            counts["correct"] += int(values[k])
+    return Answers(test, values, {"method": test.method, "sections": sections})
+
+
 def best_answers(
-    table: np.ndarray, asked: np.ndarray, barred: np.ndarray, progress: Progress, method: str = "3cosadd"
+    table: np.ndarray, asked: np.ndarray, barred: np.ndarray, progress: Progress, method: str = METHODS[0]
 ) -> np.ndarray:
     """The row that answers each question, the first of equal ones, int64 (questions,); -1 where there is no candidate.
 

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import logsumexp
 
 from embedx import objectives, samplers
 from embedx.engine.encoders import ENCODERS
@@ -114,32 +115,24 @@ def sample_pairs(
     reach = np.full(len(kept), window) if window == WHOLE_SENTENCE else rng.integers(1, window + 1, len(kept))
     here = np.arange(len(kept))
     before = np.minimum(reach, here - np.searchsorted(sentence, sentence, "left"))
-    after = np.minimum(reach, np.searchsorted(sentence, sentence, "right") - 1 - here)
-    if not per_context:
-        centre = np.flatnonzero(before + after)
-        if len(centre) > at_most:
-            centre = np.sort(rng.choice(centre, at_most, replace=False, shuffle=False))
-        return HeldOutPairs(
-            _contexts(kept, centre, before, after), kept[centre].astype(np.int32), group[centre].astype(np.int64)
-        )
-    ends = np.cumsum(before + after)
-    n = int(ends[-1]) if len(ends) else 0
-    chosen = np.sort(rng.choice(n, at_most, replace=False, shuffle=False)) if n > at_most else np.arange(n)
-    centre = np.searchsorted(ends, chosen, "right")
-    step = chosen - (ends - after)[centre]  # from -before to after - 1
-    context = centre + step + (step >= 0)
-    return HeldOutPairs(kept[context].astype(np.int32), kept[centre].astype(np.int32), group[centre].astype(np.int64))
+    n = before + np.minimum(reach, np.searchsorted(sentence, sentence, "right") - 1 - here)  # contexts of each centre
 
+    def some_of(total: int) -> np.ndarray:
+        return np.sort(rng.choice(total, at_most, replace=False, shuffle=False)) if total > at_most else np.arange(total)
 
-def _contexts(words: np.ndarray, centre: np.ndarray, before: np.ndarray, after: np.ndarray) -> np.ndarray:
-    """The words around each centre, int32 (len(centre), max contexts), then -1."""
-    n = (before + after)[centre]
-    out = np.full((len(centre), int(n.max(initial=0))), -1, dtype=np.int32)
-    row = np.repeat(np.arange(len(centre)), n)
-    column = np.arange(len(row)) - np.repeat(np.cumsum(n) - n, n)
-    step = column - before[centre][row]  # from -before to after - 1
-    out[row, column] = words[centre[row] + step + (step >= 0)]
-    return out
+    if per_context:
+        chosen = some_of(int(n.sum()))
+        centre = np.searchsorted(np.cumsum(n), chosen, "right")
+        step = chosen - (np.cumsum(n) - n)[centre] - before[centre]  # from -before to after - 1
+        inputs = kept[centre + step + (step >= 0)]
+    else:
+        centre = np.flatnonzero(n)
+        centre = centre[some_of(len(centre))]
+        column = np.arange(n[centre].max(initial=0))
+        step = column - before[centre, None]
+        place = np.minimum(centre[:, None] + step + (step >= 0), len(kept) - 1)
+        inputs = np.where(column < n[centre, None], kept[place], -1)
+    return HeldOutPairs(inputs.astype(np.int32), kept[centre].astype(np.int32), group[centre].astype(np.int64))
 
 
 def text_of(tokens: np.ndarray, remap: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -239,7 +232,7 @@ def evaluate(
     for rows, log_p in log_p_of(inputs):
         some = order[ends[rows.start] : ends[rows.stop]]
         values[some] = log_p[row[some] - rows.start, pairs.targets[some]]
-        calibrated[some] = values[some] / temperature - log_sums(log_p, temperature)[row[some] - rows.start]
+        calibrated[some] = values[some] / temperature - logsumexp(log_p / temperature, axis=1)[row[some] - rows.start]
         progress.update(int(ends[rows.stop]))
     progress.finish()
     times_kept = kept_counts(trained_on(vectors), vectors.settings["sample"])
@@ -337,12 +330,3 @@ def fitted_temperature(log_p_of: LogProbability, calibration: HeldOutPairs, prog
     power = fit_temperature(blocks)
     progress.finish()
     return 1 / power
-
-
-def log_sums(log_p: np.ndarray, temperature: float) -> np.ndarray:
-    """log Σ_k p_k^(1/T) of each row, (n,)."""
-    largest = log_p.max(axis=1, keepdims=True)
-    scaled = log_p - largest
-    scaled /= temperature
-    np.exp(scaled, out=scaled)
-    return np.asarray(largest[:, 0] / temperature + np.log(scaled.sum(axis=1)))

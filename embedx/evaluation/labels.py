@@ -87,10 +87,15 @@ class LabelMetrics:
         self.counts["n_without_labels"] += len(labels) - len(labelled)
         top, labels = top[labelled], labels.rows(labelled)
         hit = hits(top, labels)
-        self._add_counts(labels)
+        self.counts["n"] += len(labels)
+        self.counts["n_unknown"] += len(labels) - len(np.unique(row_of_label(labels)[labels.ids < self.n_labels]))
         self.counts["hits"] += int(np.count_nonzero(hit[:, 0]))
-        self._add_precision(hit)
-        self._add_ndcg(hit, labels)
+        for k in self.ks:
+            gain = 1 / np.log2(np.arange(2, k + 2))
+            ideal = np.cumsum(gain)[np.minimum(labels.n_of_row, k) - 1]
+            found = hit[:, :k]
+            self.sums[f"p@{k}"] += np.count_nonzero(found) / k
+            self.sums[f"ndcg@{k}"] += float((found @ gain[: found.shape[1]] / ideal).sum())
         if self.weights is not None:
             self._add_propensity_scored(hit, top, labels, self.weights)
 
@@ -124,22 +129,6 @@ class LabelMetrics:
         if self.weights is not None:
             measures |= {f"psp@{k}": ratio(sums[f"psp@{k}"], sums[f"best psp@{k}"]) for k in self.ks}
         return measures
-
-    def _add_counts(self, labels: Labels) -> None:
-        knows = np.bincount(row_of_label(labels)[labels.ids < self.n_labels], minlength=len(labels)) > 0
-        self.counts["n"] += len(labels)
-        self.counts["n_unknown"] += int(np.count_nonzero(~knows))
-
-    def _add_precision(self, hit: np.ndarray) -> None:
-        for k in self.ks:
-            self.sums[f"p@{k}"] += np.count_nonzero(hit[:, :k]) / k
-
-    def _add_ndcg(self, hit: np.ndarray, labels: Labels) -> None:
-        for k in self.ks:
-            gain = 1 / np.log2(np.arange(2, k + 2))
-            ideal = np.cumsum(gain)[np.minimum(labels.n_of_row, k) - 1]
-            found = hit[:, :k]
-            self.sums[f"ndcg@{k}"] += float((found @ gain[: found.shape[1]] / ideal).sum())
 
     def _add_propensity_scored(self, hit: np.ndarray, top: np.ndarray, labels: Labels, weights: np.ndarray) -> None:
         gain = np.where(hit, weights[top], 0.0)

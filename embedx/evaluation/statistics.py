@@ -22,7 +22,7 @@ compared, levels are corrected by Holm's method (1979), so that any two that are
 
 import itertools
 import math
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
@@ -33,7 +33,7 @@ LEVEL = 0.05
 RESAMPLES = 2000
 BLOCK_FLOATS = 1 << 20
 
-Statistic = Callable[[np.ndarray], np.ndarray]  # of counts, float64 (resamples, items), how often each item was drawn
+Statistic = Callable[[Sequence[np.ndarray]], np.ndarray]  # of float64 (resamples, size) for each set: how often items are drawn
 Key = TypeVar("Key", bound=Hashable)
 
 
@@ -218,66 +218,47 @@ def standings(runs: Mapping[str, Sequence[Score]], reference: str | None = None)
 # ---- resampling
 
 
-def resamples(sizes: Sequence[int], seed: int, how_many: int = RESAMPLES) -> Iterator[np.ndarray]:
-    """How often each item is drawn in each resample, a block of resamples at a time: float64 (some, n). Sets of items of these
-    sizes stand side by side, each resampled by itself.
-    """
+def resampled(statistic: Statistic, sizes: Sequence[int], seed: int, how_many: int = RESAMPLES) -> Score:
+    """The statistic of sets of items of these sizes, with its values on resamples of them, each set resampled by itself."""
     rng = np.random.default_rng(seed)
     step = max(1, BLOCK_FLOATS // sum(sizes))
+    parts = []
     for start in range(0, how_many, step):
         rows = min(step, how_many - start)
-        counts = []
-        for size in sizes:
-            draws = rng.integers(size, size=(rows, size)) + size * np.arange(rows)[:, None]
-            counts.append(np.bincount(draws.ravel(), minlength=rows * size).reshape(rows, size).astype(np.float64))
-        yield np.concatenate(counts, axis=1)
+        parts.append(statistic([_drawn(rng, rows, size) for size in sizes]))
+    value = float(statistic([np.ones((1, size)) for size in sizes])[0])
+    return Score(value, np.concatenate(parts), None, sum(sizes))
 
 
-def resampled(statistic: Statistic, sizes: Sequence[int], seed: int, how_many: int = RESAMPLES) -> Score:
-    """The statistic of sets of items of these sizes, with its values on resamples of them."""
-    n = sum(sizes)
-    parts = np.concatenate([statistic(counts) for counts in resamples(sizes, seed, how_many)])
-    return Score(float(statistic(np.ones((1, n)))[0]), parts, None, n)
+def _drawn(rng: np.random.Generator, rows: int, size: int) -> np.ndarray:
+    """How often each of `size` items is drawn in each resample, float64 (rows, size)."""
+    draws = rng.integers(size, size=(rows, size)) + size * np.arange(rows)[:, None]
+    return np.bincount(draws.ravel(), minlength=rows * size).reshape(rows, size).astype(np.float64)
 
 
-def spearman(gold: np.ndarray, values: np.ndarray) -> Statistic:
-    """Spearman's correlation of two arrays, float64 (n,): Pearson's of their ranks, equal values sharing a mean rank."""
-    rank_gold, rank_values = ranks(gold), ranks(values)
+def mean_spearman(sets: Sequence[tuple[np.ndarray, np.ndarray]]) -> Statistic:
+    """The mean of Spearman's correlations of pairs of arrays, float64 (n,) both, weighted by n: Pearson's of their ranks."""
 
-    def statistic(counts: np.ndarray) -> np.ndarray:
-        x, y = rank_gold(counts), rank_values(counts)
-        total = counts.sum(axis=1, keepdims=True)
-        x = x - (counts * x).sum(axis=1, keepdims=True) / total
-        y = y - (counts * y).sum(axis=1, keepdims=True) / total
-        spread = (counts * x * x).sum(axis=1) * (counts * y * y).sum(axis=1)
-        with np.errstate(invalid="ignore", divide="ignore"):  # all values equal: no correlation
-            return np.asarray((counts * x * y).sum(axis=1) / np.sqrt(spread))
+    def statistic(counts: Sequence[np.ndarray]) -> np.ndarray:
+        found = []
+        for arrays, n in zip(sets, counts, strict=True):
+            x, y = (ranks(each, n) for each in arrays)
+            x, y = (rank - (n * rank).mean(axis=1, keepdims=True) for rank in (x, y))
+            with np.errstate(invalid="ignore", divide="ignore"):  # all values equal: no correlation
+                found.append((n * x * y).sum(axis=1) / np.sqrt((n * x * x).sum(axis=1) * (n * y * y).sum(axis=1)))
+        return np.average(found, axis=0, weights=[len(values) for values, _ in sets])
 
     return statistic
 
 
-def ranks(values: np.ndarray) -> Statistic:
-    """A function from counts (resamples, n) to the rank of each item in each resample, without sorting again."""
-    order = np.argsort(values, kind="stable")
+def ranks(values: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """The rank of each item in each resample, (resamples, n), without sorting again; equal values share a mean rank.
+
+    counts  float64 (resamples, n): how often each item was drawn
+    """
     _, group, sizes = np.unique(values, return_inverse=True, return_counts=True)
-    starts = np.cumsum(sizes) - sizes  # of each group of equal values, in sorted order
-
-    def rank(counts: np.ndarray) -> np.ndarray:
-        members = np.add.reduceat(counts[:, order], starts, axis=1)
-        return np.asarray((np.cumsum(members, axis=1) - (members - 1) / 2)[:, group])
-
-    return rank
-
-
-def weighted(statistics: Sequence[Statistic], sizes: Sequence[int]) -> Statistic:
-    """The mean of statistics of sets of items that stand side by side, each weighted by the size of its set."""
-    ends = np.cumsum(sizes)
-
-    def statistic(counts: np.ndarray) -> np.ndarray:
-        parts = np.split(counts, ends[:-1], axis=1)
-        return np.average([each(part) for each, part in zip(statistics, parts, strict=True)], axis=0, weights=sizes)
-
-    return statistic
+    members = np.add.reduceat(counts[:, np.argsort(group)], np.cumsum(sizes) - sizes, axis=1)
+    return np.asarray((np.cumsum(members, axis=1) - (members - 1) / 2)[:, group])
 
 
 def number(value: float) -> float | None:

@@ -1,14 +1,23 @@
 """Scores of word vectors as a table for people and as plain types for programs."""
 
-import dataclasses
 import math
+from dataclasses import dataclass
 from typing import Any
 
 from embedx.evaluation import statistics
 from embedx.evaluation.statistics import number
 
+PROTOCOL = {
+    "case": "ignored; the most frequent variant counts",
+    "unknown_words": "items with one are left out and counted as oov",
+    "pooled": "mean of the sets' correlations weighted by their items; a set that is a part of another is left out",
+    "interval": "95 %, Student's t; by items, which are resampled for correlations, while analogies with a pair of words in "
+    "common are one group; that of a difference also by the variance between the models of a side",
+    "resamples": statistics.RESAMPLES,
+}
 
-@dataclasses.dataclass(frozen=True)
+
+@dataclass(frozen=True)
 class Score:
     """One model's score on one test, or on several together."""
 
@@ -28,7 +37,7 @@ class Score:
         return self.total - self.used
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class ScoreDifference:
     """How much better the first model, or the mean of the first models, is on the items that all can score."""
 
@@ -40,7 +49,7 @@ class ScoreDifference:
     runs: tuple[int, int] = (1, 1)  # models of either side
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Report:
     """The scores of one model or more, with differences if there are two or more."""
 
@@ -65,21 +74,11 @@ class Report:
             "models": self.models,
             "sides": self.sides,
             "vectors": self.vectors,
-            "protocol": {
-                "name": self.protocol,
-                "case": "ignored; the most frequent variant counts",
-                "unknown_words": "items with one are left out and counted as oov",
-                "scored_by": self.protocol,
-                "pooled": "mean of the sets' correlations weighted by their items; a set that is a part of another is left out",
-                "interval": "95 %, Student's t; by items, which are resampled for correlations, while analogies with a pair of "
-                "words in common are one group; that of a difference also by the variance between the models of a side",
-                "resamples": statistics.RESAMPLES,
-                "seed": self.seed,
-            },
+            "protocol": {"name": self.protocol, **PROTOCOL, "seed": self.seed},
             "scores": [
                 {"set": s.test, "model": s.model, "measure": s.measure, "score": number(s.score)}
-                | {"interval": [number(end) for end in s.interval], "used": s.used, "total": s.total, "case": "ignored"}
-                | {"candidates": s.candidates, **s.details, "oov": s.oov}
+                | {"interval": [number(end) for end in s.interval], "used": s.used, "total": s.total, "oov": s.oov}
+                | {"candidates": s.candidates, **s.details}
                 for s in self.scores
             ],
             "differences": [
@@ -94,12 +93,11 @@ class Report:
     def rows(self) -> list[list[str]]:
         """The scores, a row for each under a row of names."""
         several = len(self.models) > 1
-        rows = [["set", *["model"] * several, "measure", "score", "95 % interval", "used/total", "OOV", "case", "candidates"]]
+        rows = [["set", *["model"] * several, "measure", "score", "95 % interval", "used/total", "OOV", "candidates"]]
         for i, s in enumerate(self.scores):
-            which = [self.sides[i % len(self.models)]] if several else []
+            side = [self.sides[i % len(self.models)]] * several
             score, ends = shown(s.measure, s.score), shown(s.measure, *s.interval)
-            used = [f"{s.used:,}/{s.total:,}", f"{s.oov:,}", "ignored", f"{s.candidates:,}"]
-            rows.append([s.test, *which, s.measure, score, ends, *used])
+            rows.append([s.test, *side, s.measure, score, ends, f"{s.used:,}/{s.total:,}", f"{s.oov:,}", f"{s.candidates:,}"])
         return rows
 
     def table(self) -> str:
@@ -118,15 +116,10 @@ class Report:
         """The same for programs: a row for each score, then one for each difference, whose model is `A - B`; full precision,
         and nothing where there is no number.
         """
-        rows = [["set", "model", "measure", "score", "low", "high", "used", "total", "oov", "candidates"]]
-        for s in self.scores:
-            about = [str(each) for each in (s.used, s.total, s.oov, s.candidates)]
-            rows.append([s.test, s.model, s.measure, *map(plain, (s.score, *s.interval)), *about])
-        rows += [
-            [d.test, "A - B", d.measure, *map(plain, (d.difference, *d.interval)), str(d.shared), "", "", ""]
-            for d in self.differences
-        ]
-        return "\n".join("\t".join(row) for row in rows)
+        rows: list[list[Any]] = [["set", "model", "measure", "score", "low", "high", "used", "total", "oov", "candidates"]]
+        rows += [[s.test, s.model, s.measure, s.score, *s.interval, s.used, s.total, s.oov, s.candidates] for s in self.scores]
+        rows += [[d.test, "A - B", d.measure, d.difference, *d.interval, d.shared, "", "", ""] for d in self.differences]
+        return "\n".join("\t".join("" if cell != cell else str(cell) for cell in row) for row in rows)
 
     def conclusions(self) -> list[str]:
         """A sentence for each difference."""
@@ -148,10 +141,6 @@ def sentence(found: ScoreDifference) -> str:
         by = shown(found.measure, abs(found.difference), sign="+").removeprefix("+")
         return f"{found.test}: {better} is better than {worse} by {by} (A - B: {ends}{runs})."
     return f"{found.test}: A and B cannot be told apart (A - B: {ends}{runs})."
-
-
-def plain(value: float) -> str:
-    return repr(float(value)) if math.isfinite(value) else ""
 
 
 def shown(measure: str, *values: float, sign: str = "") -> str:

@@ -2,38 +2,34 @@
 
     pairs        word TAB word TAB score; further columns and a first line with the names of the columns are ignored
     questions    four words a line, a : b = c : d, with `: name` before each section
-    categories   word TAB category, as the sets AP, BLESS and Battig are passed on
-    outliers     words that belong together, a line each, a blank line, words that do not; then the next such group after
-                 another blank line (8-8-8 has a file of one group for each topic: a folder is read file by file)
 
 Between fields stand tabs, commas or spaces. Files may begin with a byte order mark, end lines with CR LF, lack the last line's
-end, and be compressed; lines that begin with `#` and, but for outliers, blank ones do not count.
+end, and be compressed; blank lines and those that begin with `#` do not count.
 """
 
 import dataclasses
-import itertools
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
-from embedx.errors import EmbedxError
+from embedx.errors import EmbedxError, choice
 from embedx.evaluation import statistics
-from embedx.evaluation.with_gensim import gensim_quietly
 from embedx.labeled.files import Lines, source_of
 from embedx.labeled.schema import decoded
 from embedx.training.progress import Silent
 
 PAIR_CANDIDATES = 300_000  # gensim's default for both kinds; for analogies 30,000 is what word2vec.c's users compare
 ANALOGY_CANDIDATES = 30_000
+PROTOCOLS = {"embedx": ANALOGY_CANDIDATES, "gensim": PAIR_CANDIDATES}  # with the number of candidates of analogies
 MAX_TEXT = 1 << 23  # bytes; Google's analogies are 600,000
 MIN_ITEMS = 3  # below this many items there is no correlation to speak of
 METHODS = ("3cosadd", "3cosmul")
-HEADINGS = {"word", "words", "concept"}  # of a first column of words
-PAIR, QUESTION, CATEGORY = "tiger TAB cat TAB 7.35", "Athens Greece Oslo Norway", "owl TAB bird"  # lines
+PAIR, QUESTION = "tiger TAB cat TAB 7.35", "Athens Greece Oslo Norway"  # lines
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -72,42 +68,6 @@ class Analogies:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Categories:
-    """Words with their categories."""
-
-    name: str
-    words: list[str]
-    categories: list[str]  # of each word
-    candidates: int = PAIR_CANDIDATES
-    seed: int = 0  # of the clustering
-    measure: ClassVar[str] = "purity"
-
-    def __len__(self) -> int:
-        return len(self.words)
-
-    def clusters(self) -> np.ndarray:
-        """int64 (1, items): each item is alone."""
-        return np.arange(len(self))[None]
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Outliers:
-    """Groups of words that belong together, each with words that do not; an item is a group with one of the latter."""
-
-    name: str
-    groups: list[tuple[list[str], list[str]]]
-    candidates: int = PAIR_CANDIDATES
-    measure: ClassVar[str] = "accuracy"
-
-    def __len__(self) -> int:
-        return sum(len(outliers) for _, outliers in self.groups)
-
-    def clusters(self) -> np.ndarray:
-        """int64 (1, items): the group of each item, whose items depend on each other."""
-        return np.repeat(np.arange(len(self.groups)), [len(outliers) for _, outliers in self.groups])[None]
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
 class PooledPairs:
     """Several lists of word pairs as one test, whose items are those of the first, then those of the second, and so on."""
 
@@ -127,7 +87,7 @@ class PooledPairs:
         return np.split(items, np.cumsum([len(test) for test in self.tests])[:-1])
 
 
-TestSet = SimilarityPairs | Analogies | Categories | Outliers
+TestSet = SimilarityPairs | Analogies
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -136,8 +96,12 @@ class Answers:
 
     test: TestSet | PooledPairs
     values: np.ndarray  # float64 (items,): the cosine, or 1 for a correct answer and 0 for a wrong one; NaN if excluded
-    score: float  # as the protocol computes it; NaN if nothing could be scored
-    details: dict[str, Any]  # further measures
+    details: dict[str, Any] = dataclasses.field(default_factory=dict)  # further measures
+
+    @cached_property
+    def score(self) -> float:
+        """Spearman's correlation, or the mean of the values; NaN if there are too few."""
+        return self.scored(resamples=1).value if np.count_nonzero(self.used) >= MIN_ITEMS else math.nan
 
     @property
     def used(self) -> np.ndarray:  # bool (items,)
@@ -146,24 +110,57 @@ class Answers:
     def scored(self, items: np.ndarray | None = None, seed: int = 0, resamples: int = statistics.RESAMPLES) -> statistics.Score:
         """The score of some items, bool (items,), by default all used; of a list of pairs MIN_ITEMS or none."""
         items = self.used if items is None else items
-        if not isinstance(self.test, SimilarityPairs | PooledPairs):
+        if isinstance(self.test, Analogies):
             return statistics.grouped(self.values[items], self.test.clusters()[:, items])
         lists = self.test if isinstance(self.test, PooledPairs) else PooledPairs([self.test])
         parts = zip(lists.tests, lists.parts(self.values), lists.parts(items), strict=True)
         kept = [(test.gold[some], values[some]) for test, values, some in parts if some.any()]
-        sizes = [len(gold) for gold, _ in kept]
-        return statistics.resampled(
-            statistics.weighted([statistics.spearman(*each) for each in kept], sizes), sizes, seed, resamples
-        )
+        return statistics.resampled(statistics.mean_spearman(kept), [len(gold) for gold, _ in kept], seed, resamples)
+
+
+def folded(words: Sequence[str]) -> dict[str, str]:
+    """The first word for each upper-case form, as gensim folds case."""
+    return {word.upper(): word for word in reversed(words)}
 
 
 # ---- reading
 
 
+@dataclasses.dataclass(frozen=True)
+class WordTests:
+    """Files of test sets, and how they are scored."""
+
+    pairs: Sequence[Path] = ()
+    analogies: Path | None = None
+    protocol: str = "embedx"
+    method: str = METHODS[0]
+    candidates: int | None = None  # how many words, from the most frequent, may answer analogies; by default the protocol's
+    seed: int = 0  # of the resampling
+
+    def read(self) -> list[TestSet]:
+        """The test sets, the default ones if no file is given. Raises EmbedxError for an unknown protocol or method."""
+        for name, value, known in (("protocol", self.protocol, PROTOCOLS), ("method", self.method, METHODS)):
+            if value not in known:
+                raise EmbedxError(f"--{name} {value}: {choice(value, known)}")
+        tests: list[TestSet] = [read_pairs(Path(path)) for path in self.pairs]
+        if self.analogies is not None:
+            tests.append(read_analogies(Path(self.analogies)))
+        return [self._with_method(test) if isinstance(test, Analogies) else test for test in tests or default_tests()]
+
+    def _with_method(self, test: Analogies) -> Analogies:
+        name = test.name if self.method == METHODS[0] else f"{test.name} ({self.method})"
+        return dataclasses.replace(test, name=name, method=self.method, candidates=self.candidates or PROTOCOLS[self.protocol])
+
+
 def default_tests() -> list[TestSet]:
     """WordSim-353, SimLex-999 and Google's analogies, from gensim's package."""
-    with gensim_quietly():
+    try:
         from gensim.test.utils import datapath
+    except ImportError as error:
+        raise EmbedxError(
+            f"the default test sets come with gensim, which has no build for every Python yet ({error}); use Python 3.11 to "
+            "3.13, or name test sets by --pairs or --analogies"
+        ) from error
     return [
         read_pairs(Path(datapath("wordsim353.tsv")), "WordSim-353"),
         read_pairs(Path(datapath("simlex999.txt")), "SimLex-999"),
@@ -176,7 +173,8 @@ def read_pairs(path: Path, name: str | None = None) -> SimilarityPairs:
     words: list[tuple[str, str]] = []
     gold: list[float] = []
     for order, (where, line) in enumerate(lines_of(path)):
-        fields = fields_of(line, 3)
+        fields = between(line, "\t" if "\t" in line else ",")
+        fields = fields if len(fields) > 2 else line.split()
         try:
             a, b, score = fields[0], fields[1], float(fields[2])
         except (IndexError, ValueError):
@@ -212,58 +210,14 @@ def read_analogies(path: Path, name: str | None = None, candidates: int = ANALOG
     return Analogies(name or path.stem, sections, words, candidates)
 
 
-def read_categories(path: Path, name: str | None = None) -> Categories:
-    """The words in a file of `word TAB category`, or the same with a comma or spaces."""
-    rows = [(where, fields_of(line, 2)) for where, line in lines_of(path)]
-    if rows and rows[0][1][0].lower() in HEADINGS:
-        del rows[0]
-    for where, fields in rows:
-        if len(fields) < 2 or not (fields[0] and fields[1]):
-            raise EmbedxError(f"{where}: not a word with its category; lines look like `{CATEGORY}`")
-    if not rows:
-        raise EmbedxError(f"{path}: holds no words; lines look like `{CATEGORY}`")
-    words, categories = ([fields[k] for _, fields in rows] for k in (0, 1))
-    if len(set(categories)) < 2:
-        raise EmbedxError(f"{path}: all words are of the category {categories[0]}; there must be two at least")
-    return Categories(name or path.stem, words, categories)
-
-
-def read_outliers(path: Path, name: str | None = None) -> Outliers:
-    """The groups in a file, or in all files of a folder: words that belong together, a blank line, words that do not."""
-    if os.path.isdir(path):
-        files = sorted(each for each in Path(path).iterdir() if each.is_file() and not each.name.startswith("."))
-        if not files:
-            raise EmbedxError(f"{path}: an empty folder; outlier sets have a file for each topic")
-        return Outliers(name or path.name, [group for file in files for group in read_outliers(file).groups])
-    lines = [(where, "_".join(line.split())) for where, line in lines_of(path, keep_blank=True)]
-    blocks = [[word for _, word in block] for is_word, block in itertools.groupby(lines, lambda each: each[1] != "") if is_word]
-    if not blocks or len(blocks) % 2:
-        raise EmbedxError(
-            f"{lines[-1][0] if lines else path}: {len(blocks)} blocks of words; a group is words that belong together, a blank "
-            "line, and the outliers"
-        )
-    groups = list(zip(blocks[::2], blocks[1::2], strict=True))
-    if small := next((members for members, _ in groups if len(members) < 2), None):
-        raise EmbedxError(f"{path}: only {small[0]} before its outliers; at least two words must belong together")
-    return Outliers(name or path.stem, groups)
-
-
 def between(line: str, separator: str) -> list[str]:
     """The fields of a line; those between commas without quotation marks around them."""
     fields = [field.strip() for field in line.split(separator)]
     return [field[1:-1] if len(field) > 1 and field[0] == field[-1] == '"' else field for field in fields]
 
 
-def fields_of(line: str, n: int) -> list[str]:
-    """The fields of a line that should have n or more: between tabs, or commas, or spaces."""
-    if "\t" in line:
-        return [field.strip() for field in line.split("\t")]
-    fields = between(line, ",")
-    return fields if len(fields) >= n else line.split()
-
-
-def lines_of(path: Path, keep_blank: bool = False) -> Iterator[tuple[str, str]]:
-    """(file:line, text) of each line that is neither blank nor a `#` comment; blank ones too with `keep_blank`."""
+def lines_of(path: Path) -> Iterator[tuple[str, str]]:
+    """(file:line, text) of each line that is neither blank nor a `#` comment."""
     if not os.path.exists(path):
         raise EmbedxError(f"{path}: no such file")
     n_bytes = 0
@@ -273,5 +227,5 @@ def lines_of(path: Path, keep_blank: bool = False) -> Iterator[tuple[str, str]]:
         if n_bytes > MAX_TEXT:
             raise EmbedxError(f"{path}: more than {MAX_TEXT:,} bytes of text; is it the right file? If so, give a part of it")
         for place, line in enumerate(decoded(lines, chunk).split("\n")[:-1], lines.line):
-            if (keep_blank or line.strip()) and not line.startswith("#"):
+            if line.strip() and not line.startswith("#"):
                 yield f"{path}:{place}", line.strip("\r\n")

@@ -1,11 +1,12 @@
-"""Word vectors scored on test sets: similarity of word pairs, analogies, categories and outliers.
+"""Word vectors scored on test sets: similarity of word pairs and analogies.
 
-The protocol is printed with every score; `embedx.evaluation.protocols` has the alternatives:
+Words are scored by gensim's rules, which are printed with every score:
 
     case          ignored: words are folded to upper case, and of several variants the most frequent one counts
     unknown       an item with a word outside the vocabulary is left out, and counted; with `oov`, a pair is scored by the
                   vectors that such words have by their n-grams, in lower case where no word of the vocabulary has capitals
-    candidates    similarity knows the first 300,000 words; analogies know, and answer with, the first 30,000
+    candidates    similarity knows the first 300,000 words; analogies know, and answer with, the first 30,000, or with
+                  --protocol gensim the first 300,000, which is gensim's default
     similarity    Spearman's rank correlation of cosines with the mean human score
     analogy       a : b = c : ?  answered by 3CosAdd, the word nearest to b - a + c other than a, b and c
     pooled        the mean of the correlations of several similarity sets, each weighted by its pairs: one number whose error is
@@ -15,84 +16,66 @@ The protocol is printed with every score; `embedx.evaluation.protocols` has the 
 Each score has a 95 % interval; see `embedx.evaluation.statistics` for what it covers.
 """
 
-import contextlib
-import dataclasses
 import glob
-import itertools
 import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from embedx.errors import EmbedxError
-from embedx.evaluation import protocols, statistics
-from embedx.evaluation.groups import folded
-from embedx.evaluation.with_gensim import gensim_quietly, keyed_vectors
+from embedx.evaluation import analogies, statistics
 from embedx.evaluation.word_report import Report, Score, ScoreDifference
 from embedx.evaluation.word_sets import (
     MIN_ITEMS,
+    Analogies,
     Answers,
     PooledPairs,
     SimilarityPairs,
     TestSet,
+    WordTests,
     default_tests,
-    read_analogies,
-    read_categories,
-    read_outliers,
-    read_pairs,
+    folded,
 )
 from embedx.training.progress import Progress, Silent
-from embedx.vectors import model
-from embedx.vectors.formats.gensim import open_trusted
-from embedx.vectors.model import WordVectors
+from embedx.vectors.model import VECTORS, WordVectors, load, unit
 
 # ---- scoring a model
 
 
 def score(
-    vectors: "WordVectors | Any",
-    tests: Sequence[TestSet] | None = None,
-    progress: Progress | None = None,
-    protocol: str = "embedx",
-    oov: bool = False,
+    vectors: WordVectors, tests: Sequence[TestSet] | None = None, progress: Progress | None = None, oov: bool = False
 ) -> list[Answers]:
-    """The answers of `vectors`, ours or gensim's KeyedVectors, to each test, as `protocols.prepared` returns it.
+    """The answers to each test.
 
     tests  the default ones if None
     oov    whether pairs with words outside the vocabulary are scored by their n-grams
     """
-    tests = default_tests() if tests is None else tests
-    protocols.check(protocol)
-    limit = max(test.candidates for test in tests)
-    words = vectors.words if isinstance(vectors, WordVectors) else vectors.index_to_key
-    keyed = keyed_vectors([str(word) for word in words[:limit]], vectors.vectors[:limit])
-    with gensim_quietly():
-        return [
-            score_unseen(vectors, test, protocol, progress or Silent())
-            if oov and isinstance(test, SimilarityPairs) and isinstance(vectors, WordVectors) and vectors.subwords is not None
-            else protocols.ask(protocol, test, keyed, progress or Silent())
-            for test in tests
-        ]
+    progress = progress or Silent()
+    return [
+        analogies.answered(test, vectors, progress) if isinstance(test, Analogies) else similarities(test, vectors, oov)
+        for test in (default_tests() if tests is None else tests)
+    ]
 
 
-def score_unseen(vectors: WordVectors, test: SimilarityPairs, protocol: str, progress: Progress) -> Answers:
-    """The answers to a list of pairs where words outside the vocabulary have the vectors of their n-grams."""
+def similarities(test: SimilarityPairs, vectors: WordVectors, oov: bool = False) -> Answers:
+    """The cosine of each pair."""
     words = vectors.words[: test.candidates]
     known, has_capitals = folded(words), any(word != word.lower() for word in words)
-    extra: dict[str, np.ndarray] = {}
-    for word in dict.fromkeys(itertools.chain.from_iterable(test.words)):
-        if word.upper() not in known:
-            with contextlib.suppress(model.UnknownWordError):
-                extra[word] = vectors[word if has_capitals else word.lower()]
-    table = vectors.vectors[: test.candidates]
-    if extra:
-        table = np.concatenate([table, np.array(list(extra.values()), np.float32)])
-    wider = dataclasses.replace(test, candidates=len(words) + len(extra))
-    answers = protocols.ask(protocol, wider, keyed_vectors([*words, *extra], table), progress)
-    return dataclasses.replace(answers, test=test)
+    subwords = vectors.subwords if oov else None
+
+    def vector(word: str) -> np.ndarray | None:
+        if word.upper() in known:
+            return vectors[known[word.upper()]]
+        return subwords.vector(word if has_capitals else word.lower()) if subwords else None
+
+    pairs = [(vector(a), vector(b)) for a, b in test.words]
+    cosines = np.array([math.nan if a is None or b is None else float(unit(a) @ unit(b)) for a, b in pairs])
+    used = ~np.isnan(cosines)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        pearson = np.corrcoef(test.gold[used], cosines[used])[0, 1] if np.count_nonzero(used) >= MIN_ITEMS else math.nan
+    return Answers(test, cosines, {"pearson": statistics.number(pearson)})
 
 
 def pooled(answers: Sequence[Answers]) -> Answers | None:
@@ -104,32 +87,8 @@ def pooled(answers: Sequence[Answers]) -> Answers | None:
     kept = [each for each, is_in_another in zip(sets, is_part, strict=True) if not is_in_another]
     if len(kept) < 2:
         return None
-    values = [
-        each.values if np.count_nonzero(each.used) >= MIN_ITEMS else np.full(len(each.values), np.nan) for _, each in kept
-    ]
-    test = PooledPairs([test for test, _ in kept])
-    together = Answers(test, np.concatenate(values), math.nan, {"sets": [test.name for test, _ in kept]})
-    if np.count_nonzero(together.used) < MIN_ITEMS:
-        return together
-    return dataclasses.replace(together, score=together.scored(resamples=1).value)
-
-
-def open_vectors(
-    path: str | Path, progress: Progress, trust_pickle: bool = False, which: str = model.VECTORS[0]
-) -> "WordVectors | Any":
-    """The word vectors of a file or folder that `embedx.vectors.model.load` reads, `which` as in `WordVectors.of`.
-
-    With `trust_pickle` also those of gensim's own files, which are pickles: opening one runs whatever code is in it.
-    """
-    if trust_pickle and os.path.isfile(path):
-        with Path(path).open("rb") as file:
-            pickled = file.read(1) == b"\x80"
-        if pickled:
-            if which != model.VECTORS[0]:
-                raise EmbedxError(f"{path}: --vectors {which} needs a model folder; gensim's own files are taken as they are")
-            with gensim_quietly():
-                return open_trusted(path)
-    return model.load(path, progress).of(which)
+    values = [each.values if np.count_nonzero(each.used) >= MIN_ITEMS else np.full(len(test), np.nan) for test, each in kept]
+    return Answers(PooledPairs([test for test, _ in kept]), np.concatenate(values), {"sets": [test.name for test, _ in kept]})
 
 
 # ---- comparing
@@ -156,105 +115,70 @@ def paired_difference(a: Sequence[Answers], b: Sequence[Answers], seed: int = 0)
 
 
 def evaluate(
-    model_path: str | Path,
-    other_path: str | Path | None = None,
+    models: Sequence[str | Path],
+    others: Sequence[str | Path] = (),
+    tests: WordTests | None = None,
     *,
-    runs: Sequence[str | Path] = (),
-    against: Sequence[str | Path] = (),
-    pairs: Sequence[Path] = (),
-    analogies: Path | None = None,
-    categories: Sequence[Path] = (),
-    outliers: Sequence[Path] = (),
-    protocol: str = "embedx",
-    method: str | None = None,
-    candidates: int | None = None,
-    which: str = model.VECTORS[0],
+    which: str = VECTORS[0],
     oov: bool = False,
-    seed: int = 0,
     trust_pickle: bool = False,
     progress: Progress | None = None,
 ) -> Report:
-    """Score one model, or two with the difference between them, on the files given; without any, on the default tests.
+    """Score models; with `others`, also the difference between the means of the two sides.
 
-    runs        further models like the first, from other seeds; with `against`, models of another configuration, what is
-                compared is the mean over the runs of each
-    protocol    one of `embedx.evaluation.protocols`
-    method      3cosadd or 3cosmul, for analogies
-    candidates  how many words, from the most frequent, analogies are restricted to; by default the protocol's
-    which       the vectors: "input", "output" or "sum", see `WordVectors.of`
-    oov         score pairs with words outside the vocabulary too, by the n-grams of a model that has such
-    seed        of the resampling and of the clustering; the same for all models
-    trust_pickle  see `open_vectors`
+    models  models of one configuration that differ in their seed, usually one; `others` likewise, of another configuration, and
+            there a pattern stands for all paths that match it
+    which   the vectors: "input", "output" or "sum", see `WordVectors.of`
+    oov     score pairs with words outside the vocabulary too, by the n-grams of a model that has such
     """
-    protocols.check(protocol)
-    own = [model_path, *runs]
-    others = [each for each in (other_path, *matching(against)) if each is not None]
-    if runs and not others:
+    tests, progress = tests or WordTests(), progress or Silent()
+    if len(models) > 1 and not others:
         raise EmbedxError(
             "three models or more are two configurations, each with several seeds: name the models of the second by --against, "
             "which takes patterns such as 'b.*.embedx'"
         )
-    progress = progress or Silent()
-    tests: list[TestSet] = [read_pairs(Path(path)) for path in pairs]
-    if analogies is not None:
-        tests.append(read_analogies(Path(analogies)))
-    tests += [dataclasses.replace(read_categories(Path(path)), seed=seed) for path in categories]
-    tests += [read_outliers(Path(path)) for path in outliers]
-    if not tests:
-        tests = default_tests()
-    tests = protocols.prepared(protocol, tests, candidates, method)
-    paths = [*own, *others]
-    models = [open_vectors(path, progress, trust_pickle, which) for path in paths]
-    if oov and protocol != "embedx":
-        raise EmbedxError(f"--oov: --protocol {protocol} scores words of the vocabulary alone; leave out one of them")
-    if oov and not any(getattr(each, "subwords", None) for each in models):
-        raise EmbedxError(f"--oov: {' and '.join(map(str, paths))} without n-grams; train with --subwords 3-6")
-    answers = [score(each, tests, progress, protocol, oov) for each in models]
-    together = [pooled(each) for each in answers]
-    answers = [[*each, last] if last else each for each, last in zip(answers, together, strict=True)]
-    scores, notes = [], []
-    for each in zip(*answers, strict=True):
-        for path, answer in zip(paths, each, strict=True):
-            scores.append(summary(str(path), answer, seed))
-            notes += coverage(str(path), answer)
-    differences = []
-    if others:
-        n = len(own)
-        differences = [paired_difference(each[:n], each[n:], seed) for each in zip(*answers, strict=True)]
-    names = [str(path) for path in paths]
-    return Report(names, scores, differences, notes, seed, protocol, which, len(own))
+    names = [*map(str, models), *matching(others)]
+    sets = tests.read()
+    opened = [load(name, progress, trust_pickle).of(which) for name in names]
+    if oov and not any(each.subwords for each in opened):
+        raise EmbedxError(f"--oov: {' and '.join(names)} without n-grams; train with --subwords 3-6")
+    answers = [score(each, sets, progress, oov) for each in opened]
+    answers = [[*each, last] if (last := pooled(each)) else each for each in answers]
+    scores = [summary(*each, tests.seed) for some in zip(*answers, strict=True) for each in zip(names, some, strict=True)]
+    n = len(models)
+    differences = [paired_difference(each[:n], each[n:], tests.seed) for each in zip(*answers, strict=True)] if others else []
+    warnings = [warning for each in scores for warning in coverage(each)]
+    return Report(names, scores, differences, warnings, tests.seed, tests.protocol, which, n)
 
 
 def matching(patterns: Sequence[str | Path]) -> list[str]:
     """The paths, in order, with those in place of a pattern that match it."""
     found: list[str] = []
     for each in map(str, patterns):
-        paths = [each] if os.path.exists(each) else sorted(glob.glob(each))
+        is_pattern = glob.has_magic(each) and not os.path.exists(each)
+        paths = sorted(glob.glob(each)) if is_pattern else [each]
         if not paths:
             raise EmbedxError(f"--against {each}: no such file or model folder")
         found += paths
     return found
 
 
-def summary(path: str, answers: Answers, seed: int) -> Score:
+def summary(name: str, answers: Answers, seed: int) -> Score:
+    """The score of a model on a test."""
     test, used = answers.test, int(np.count_nonzero(answers.used))
     ends = (math.nan, math.nan)
     if used >= MIN_ITEMS:
         found = answers.scored(seed=seed)
         low = -1.0 if test.measure == "spearman" else 0.0
         ends = statistics.Estimate(found.value, (found.item_error(),)).interval(low, 1.0)
-    return Score(test.name, path, test.measure, answers.score, ends, used, len(test), test.candidates, answers.details)
+    return Score(test.name, name, test.measure, answers.score, ends, used, len(test), test.candidates, answers.details)
 
 
-def coverage(path: str, answers: Answers) -> list[str]:
+def coverage(score: Score) -> list[str]:
     """A warning if the vocabulary covers too few items for the score to mean much."""
-    used, total = int(np.count_nonzero(answers.used)), len(answers.test)
-    if isinstance(answers.test, PooledPairs):
-        return []  # there are warnings for its sets
-    if used < MIN_ITEMS:
-        return [f"{path}: nothing to score on {answers.test.name}, its vocabulary covers {used} of {total:,} items"]
-    if 2 * used < total:
-        return [
-            f"{path}: the score on {answers.test.name} rests on {used:,} of {total:,} items, the vocabulary lacks the others"
-        ]
-    return []
+    if score.test == PooledPairs.name:  # there are warnings for its sets
+        return []
+    if score.used < MIN_ITEMS:
+        return [f"{score.model}: nothing to score on {score.test}, its vocabulary covers {score.used} of {score.total:,} items"]
+    of_all = f"{score.used:,} of {score.total:,} items, the vocabulary lacks the others"
+    return [f"{score.model}: the score on {score.test} rests on {of_all}"] if 2 * score.used < score.total else []

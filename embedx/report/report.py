@@ -33,7 +33,6 @@ def report(
     test_labels: str | None = None,
     pairs: list[Path] | None = None,
     analogies: Path | None = None,
-    log_json: Path | None = None,
     overwrite: bool = False,
     progress: Progress | None = None,
     **options: Any,
@@ -43,7 +42,6 @@ def report(
     output     the file; by default that of `default_output`, in the working folder
     test       classifiers: data to score, in any format that `embedx classify` reads, and `test_labels` beside them
     pairs      word vectors: files of word pairs, and `analogies` of questions, instead of the packaged sets
-    log_json   what `--log-json` of the training wrote, for the curve of the loss
     options    settings of `ReportSettings` by name: `words="city,music"`, `projection="tsne"`, ...
 
     Raises `EmbedxError` for a folder without a model, for what does not apply to its task, and for a file that exists,
@@ -69,26 +67,25 @@ def report(
         raise EmbedxError("--test-labels needs --test")
     check_place(out, overwrite)
     loaded: Any = classification.load(folder) if is_classifier else vectors.load_folder(folder)
-    logged = [] if log_json is None else learning_curves.logged_points(log_json, loaded.facts)
     if is_classifier:
         findings, template, title = labels.findings(loaded, test, test_labels, settings, progress), "labels.html", "Classifier"
     else:
         findings = words.findings(loaded, folder, settings, pairs or [], analogies, progress)
         template, title = "words.html", "Word vectors"
     curve_of = labels.curves(loaded.facts) if is_classifier else words.curves(loaded.facts)
-    common = {**about_model(loaded, folder, curve_of, logged), "key_figures": key_figures(loaded, is_classifier, findings)}
+    common = {**about_model(loaded, folder, curve_of), "key_figures": key_figures(loaded, is_classifier, findings)}
     write(out, render(template, f"{title} {name_of(model)}", **common, **findings))
     return out
 
 
-def about_model(model: Any, path: Path, curve_of: Mapping[str, Points], logged: Points) -> dict[str, Any]:
+def about_model(model: Any, path: Path, curve_of: Mapping[str, Points]) -> dict[str, Any]:
     """Settings, facts, arrays and learning curves, for the template.
 
-    curve_of  scores recorded in the model, by name; `logged` is the loss from a log, if one was given
+    curve_of  scores recorded in the model, by name
     """
     facts, arrays = model.facts, model.arrays
     falls = f"loss, {facts['loss_unit']}" if facts.get("loss_unit") else "loss"
-    drawn = [(name, points) for name, points in {**curve_of, falls: logged or learning_curves.loss_points(facts)}.items()]
+    drawn = [(name, points) for name, points in {**curve_of, falls: learning_curves.loss_points(facts)}.items()]
     charts = [
         drawing.chart({name: [points]}, against, name, f"plot{k}-{against}", name == falls)
         for k, (name, points) in enumerate(drawn)

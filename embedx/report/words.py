@@ -13,6 +13,7 @@ from embedx.evaluation import learning_curves
 from embedx.evaluation import words as evaluation
 from embedx.evaluation.learning_curves import Points
 from embedx.evaluation.word_report import Report
+from embedx.evaluation.word_sets import WordTests
 from embedx.report import projection
 from embedx.report.settings import ReportSettings
 from embedx.storage.schema import row_blocks
@@ -72,7 +73,7 @@ def drawn_rows(n_words: int, n: int, seed: int) -> np.ndarray:
 def scores_of(model: Path, pairs: Sequence[Path], analogies: Path | None, progress: Progress) -> tuple[Report | None, str]:
     """The scores on the test sets given, else on the packaged ones, as `embedx eval` has them; or why there are none."""
     try:
-        return evaluation.evaluate(model, pairs=pairs, analogies=analogies, progress=progress), ""
+        return evaluation.evaluate([model], (), WordTests(pairs, analogies), progress=progress), ""
     except EmbedxError as error:
         if pairs or analogies is not None:
             raise

@@ -253,7 +253,7 @@ class Task:
         joined = phrases_of(self.corpus)
         found = None
         if settings.ngrams is not None:
-            found = Subwords(settings.ngrams, arrays["ngram"], self.buckets)
+            found = Subwords(settings.ngrams, arrays["ngram"], arrays["ngram_bucket"])
         return model.WordVectors(
             self.words.words, arrays, counts=self.words.counts, settings=record, facts=facts, phrases=joined, subwords=found
         )

@@ -13,17 +13,17 @@ In the model folder (see `embedx.storage.folder`):
                      phrases2.tsv those of the second pass, and so on
 """
 
-import difflib
 import itertools
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from embedx.errors import EmbedxError
+from embedx.errors import EmbedxError, near
 from embedx.settings import MOST_PASSES, PhraseSettings
 from embedx.storage.folder import DESCRIPTION, Folder, blamed_on, damaged, present
 from embedx.storage.folder import read as read_folder
@@ -37,6 +37,7 @@ from embedx.vectors.subwords import Subwords, check
 
 TASK = "skipgram"
 VECTORS = ("input", "output", "sum")  # of a word: see `WordVectors.of`
+MAX_SUGGESTED = 50_000  # words among which one is sought that was meant
 MAX_COSINES = 1 << 25  # at a time: 128 MB
 OF_SUBWORDS = ("word_part", "ngram", "ngram_bucket")
 PASSES = [f"phrases{k}" for k in range(1, MOST_PASSES + 1)]
@@ -74,27 +75,17 @@ class UnknownWordError(EmbedxError, KeyError):
     __str__ = Exception.__str__  # KeyError would quote the message
 
 
+@dataclass(eq=False, repr=False)
 class WordVectors:
     """Words with their vectors, counts, settings and facts of the run."""
 
-    def __init__(
-        self,
-        words: list[str],
-        arrays: dict[str, np.ndarray],  # "input": float32 (words, dim); more when the model was trained by embedx
-        *,
-        counts: np.ndarray | None = None,  # int64 (words,)
-        settings: dict[str, Any] | None = None,
-        facts: dict[str, Any] | None = None,
-        phrases: Phrases | None = None,  # the collocations joined in its text
-        subwords: Subwords | None = None,  # the vectors of n-grams, if there are any
-    ) -> None:
-        self.words = words
-        self.arrays = arrays
-        self.counts = counts
-        self.settings = settings or {}
-        self.facts = facts or {}
-        self.phrases = phrases
-        self.subwords = subwords
+    words: list[str]
+    arrays: dict[str, np.ndarray]  # "input": float32 (words, dim); more when the model was trained by embedx
+    counts: np.ndarray | None = field(default=None, kw_only=True)  # int64 (words,)
+    settings: dict[str, Any] = field(default_factory=dict, kw_only=True)
+    facts: dict[str, Any] = field(default_factory=dict, kw_only=True)
+    phrases: Phrases | None = field(default=None, kw_only=True)  # the collocations joined in its text
+    subwords: Subwords | None = field(default=None, kw_only=True)  # the vectors of n-grams, if there are any
 
     @property
     def vectors(self) -> np.ndarray:
@@ -111,10 +102,7 @@ class WordVectors:
         first, *others = self.tables_of(which)
         if first is self.vectors and not others:
             return self
-        chosen = first + others[0] if others else first
-        return WordVectors(
-            self.words, {"input": chosen}, counts=self.counts, settings=self.settings, facts=self.facts, phrases=self.phrases
-        )
+        return replace(self, arrays={"input": first + others[0] if others else first}, subwords=None)
 
     def tables_of(self, which: str) -> list[np.ndarray]:
         """The one or two tables, float32 (words, dim), whose sum are these vectors. Raises EmbedxError if there are none."""
@@ -154,16 +142,6 @@ class WordVectors:
         return vector
 
     @property
-    def key_to_index(self) -> Mapping[str, int]:
-        """The row of each word, as gensim calls it."""
-        return self._index
-
-    @property
-    def index_to_key(self) -> list[str]:
-        """The words in the order of their rows, as gensim calls them."""
-        return self.words
-
-    @property
     def vector_size(self) -> int:
         """The dimension, as gensim calls it."""
         return int(self.vectors.shape[1])
@@ -175,10 +153,9 @@ class WordVectors:
         return self._index[word]
 
     def _unknown(self, word: str) -> UnknownWordError:
-        similar = self._lookalikes(word)
-        hint = f"; did you mean {' or '.join(similar)}?" if similar else ""
         of_ngrams = ", nor is any of its n-grams" if self.subwords is not None else ""
-        return UnknownWordError(f"{word}: not among the {len(self):,} words of the model{of_ngrams}{hint}")
+        remedy = near(word, self.words[:MAX_SUGGESTED], "give a word of the vocabulary")
+        return UnknownWordError(f"{word}: not among the {len(self):,} words of the model{of_ngrams}; {remedy}")
 
     def similarity(self, a: str, b: str) -> float:
         """Cosine of two words' vectors."""
@@ -269,14 +246,6 @@ class WordVectors:
         norms[norms == 0] = 1
         return norms
 
-    def _lookalikes(self, word: str) -> list[str]:
-        """Up to three words that differ from `word` by case, else by a letter or two."""
-        folded = word.casefold()
-        variants = [other for other in self.words if other.casefold() == folded]
-        # difflib takes seconds for a large vocabulary; those that begin alike and are about as long are few.
-        near = [w for w in self.words if w[:1].casefold() == folded[:1] and abs(len(w) - len(word)) <= 2]
-        return variants[:3] or difflib.get_close_matches(folded, near, n=3, cutoff=0.7)
-
 
 def unit(vector: np.ndarray) -> np.ndarray:
     """`vector` at length 1; a zero vector stays zero."""
@@ -340,11 +309,10 @@ def _phrases_in(path: Path, stored: Folder) -> Phrases | None:
     passes = []
     for stem in itertools.takewhile(stored.names.__contains__, PASSES):
         names, counts = stored.names[stem]
-        words = [tuple(name.split(" ")) for name in names]
-        if wrong := next((name for name, each in zip(names, words, strict=True) if len(each) < 2 or "" in each), None):
+        if wrong := next((name for name in names if not all(name.partition(" ")[::2])), None):
             raise damaged(path / f"{stem}.tsv", f"{wrong!r} is no list of words with spaces between them")
-        times = [0] * len(words) if counts is None else counts.tolist()
-        passes.append(tuple(Collocation(each, n, 0.0) for each, n in zip(words, times, strict=True)))
+        times = [0] * len(names) if counts is None else counts.tolist()
+        passes.append(tuple(Collocation(tuple(name.split(" ")), n, 0.0) for name, n in zip(names, times, strict=True)))
     return Phrases(PhraseSettings(connector_words=stored.settings.get("connector_words")).connectors, tuple(passes))
 
 

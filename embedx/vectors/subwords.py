@@ -13,18 +13,15 @@ class Subwords(NamedTuple):
 
     ngrams: NGrams
     rows: np.ndarray  # float32 (n, dim)
-    buckets: np.ndarray | None  # int32 (n,), ascending: of each row; None where row k is that of bucket k
+    buckets: np.ndarray  # int32 (n,), ascending: of each row
 
     def vector(self, word: str) -> np.ndarray | None:
         """The mean of the vectors of a word's n-grams, float32 (dim,): of a word that is not in the vocabulary, for it has no
         row of its own. Buckets of no word of the vocabulary count as zeros. None where no n-gram has a vector.
         """
-        wanted = place = np.array(self.ngrams.buckets(word), np.int64)
-        if self.buckets is not None:
-            place = np.searchsorted(self.buckets, wanted)
-            is_there = place < len(self.buckets)
-            is_there[is_there] = self.buckets[place[is_there]] == wanted[is_there]
-            place = place[is_there]
+        wanted = np.array(self.ngrams.buckets(word), np.int64)
+        first, end = (np.searchsorted(self.buckets, wanted, side) for side in ("left", "right"))
+        place = first[first < end]
         if len(place) == 0:
             return None
         return np.asarray(self.rows[place].sum(axis=0, dtype=np.float32) / np.float32(len(wanted)))
@@ -32,8 +29,6 @@ class Subwords(NamedTuple):
 
 def check(subwords: Subwords) -> None:
     """Raise `EmbedxError` where buckets and rows do not fit together."""
-    buckets = subwords.buckets
-    if buckets is None or len(buckets) == 0:
-        return
-    if not (np.all(buckets[1:] > buckets[:-1]) and buckets[0] >= 0 and buckets[-1] < subwords.ngrams.n_buckets):
+    bounded = np.concatenate([[-1], subwords.buckets, [subwords.ngrams.n_buckets]])
+    if not np.all(bounded[1:] > bounded[:-1]):
         raise EmbedxError(f"not a bucket for each row, ascending, of {subwords.ngrams.n_buckets:,}")

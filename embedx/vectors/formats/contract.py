@@ -9,7 +9,6 @@ Numbers other than float32:
     int8       q = round(v / scale), to be multiplied by the row's scale, its largest absolute value / 127
 """
 
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +21,6 @@ import smart_open
 from embedx.errors import EmbedxError
 from embedx.storage.disk import amount
 from embedx.storage.schema import first_not_finite, row_blocks
-from embedx.text.sources import is_url
 from embedx.training.memory import available_memory
 from embedx.training.progress import Progress, Silent
 from embedx.vectors.subwords import Subwords
@@ -63,12 +61,12 @@ class Opened(NamedTuple):
 
     def path(self, kind: str) -> Path:
         """The file, for random access. Raises EmbedxError if it is remote, compressed or a pipe."""
-        if is_url(self.name) or not os.path.isfile(self.name):
-            raise EmbedxError(f"{self.name}: {kind} needs random access; copy it to a file")
-        with open(self.name, "rb") as raw:
-            if raw.read(16) != self.head[:16]:
-                raise EmbedxError(f"{self.name}: {kind} needs random access; unpack it first")
-        return Path(self.name)
+        path = Path(self.name)
+        if path.is_file():
+            with path.open("rb") as raw:
+                if raw.read(16) == self.head[:16]:
+                    return path
+        raise EmbedxError(f"{self.name}: {kind} needs random access; copy it to a file on this machine, unpacked")
 
 
 class Rows:

@@ -33,6 +33,7 @@ MAGIC, VERSION, VERSIONS = 793712314, 12, (11, 12)
 HEAD, SIZES, ENTRY, SHAPE = (struct.Struct(f"<{fields}") for fields in ("2i12id", "3i2q", "qb", "B2q"))
 SKIPGRAM, SUPERVISED, NEGATIVE_SAMPLING = 2, 3, 2
 WORD = 0
+MAX_WINDOW = 2**31 - 1
 MAX_WORD_BYTES = 1 << 25
 BYTES_OF_STRING = 100  # of a word in memory, about
 BLOCK_FLOATS = 1 << 22  # written at a time
@@ -65,7 +66,7 @@ def read(file: Opened) -> Found:
     name, progress = file.name, file.progress
     with open(file.path("a fastText model"), "rb") as opened:
         data = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
-    head = _head(name, data, progress)
+    head = _head(name, data)
     raw = head.words
     rows, end = _matrix(name, data, head.end, "input", (len(raw) + head.n_buckets, head.dim))
     _, end = _matrix(name, data, end, "output", (None, head.dim))
@@ -79,14 +80,14 @@ def read(file: Opened) -> Found:
     if head.ngrams is not None:
         buckets = _add_ngrams(raw, vectors, of_buckets, head.ngrams, progress)
         check_finite(name, words, vectors, AGAIN, "the row of an n-gram of the word")
-        subwords = Subwords(head.ngrams, of_buckets, None)
+        subwords = Subwords(head.ngrams, of_buckets, np.arange(len(of_buckets), dtype=np.int32))
         if first_not_finite(of_buckets) is not None:  # fastText may leave rows that it does not need as malloc gave them
             progress.note(f"{name}: {len(of_buckets) - len(buckets):,} rows of n-grams that no word has are left out")
             subwords = Subwords(head.ngrams, of_buckets[buckets], buckets)
     return Found(words, vectors, head.counts, own, subwords)
 
 
-def _head(name: str, data: mmap.mmap, progress: Progress) -> Head:
+def _head(name: str, data: mmap.mmap) -> Head:
     if len(data) < HEAD.size + SIZES.size:
         raise EmbedxError(f"{name}: ends within the head of a fastText model; {AGAIN}")
     _, version, dim, *others = HEAD.unpack_from(data, 0)
@@ -109,12 +110,9 @@ def _head(name: str, data: mmap.mmap, progress: Progress) -> Head:
             f"{name}: {size:,} entries, {n_words:,} of them words, in a file of {len(data):,} bytes; it is damaged or cut "
             f"short: {AGAIN}"
         )
-    if n_words == 0:
-        raise EmbedxError(f"{name}: holds no word")
     check_memory(name, BYTES_OF_STRING * size, SMALLER)
     words: list[bytes] = []
     counts = np.zeros(n_words, np.int64)
-    progress.start("Reading words", size, "words")
     for k in range(size):
         end = data.find(b"\0", at, at + MAX_WORD_BYTES)
         if end < 0 or end + 1 + ENTRY.size > len(data):
@@ -126,9 +124,6 @@ def _head(name: str, data: mmap.mmap, progress: Progress) -> Head:
             words.append(data[at:end])
             counts[k] = count
         at = end + 1 + ENTRY.size
-        if k % 100_000 == 0:
-            progress.update(k)
-    progress.finish()
     has_ngrams = n_buckets > 0 and longest >= max(shortest, 1)
     return Head(dim, NGrams(max(shortest, 1), longest, n_buckets) if has_ngrams else None, n_buckets, words, counts, at)
 
@@ -183,12 +178,10 @@ def pieces(table: Table) -> Iterator[bytes]:
     subwords = model.subwords if table.has_ngrams else None
     ngrams = subwords.ngrams if subwords else NGrams(0, 0, 0)
     counts = np.ones(n_words, np.int64) if table.counts is None else np.maximum(table.counts, 1)
-    defaults = {"window": 5, "epochs": 5, "min_count": 1, "negatives": 5}
-    used = {name: value for name, value in model.settings.items() if isinstance(value, int | float)}
-    numbers = ((defaults | used)[name] for name in defaults)
-    yield HEAD.pack(
-        MAGIC, VERSION, dim, *(min(max(int(each), 0), 2**31 - 1) for each in numbers), 1, NEGATIVE_SAMPLING, SKIPGRAM,
-        ngrams.n_buckets, ngrams.shortest, ngrams.longest, 100, float(used.get("sample", 1e-4)),
+    window = min(model.settings.get("window", 5), MAX_WINDOW)
+    yield HEAD.pack(  # what only training uses has fastText's defaults
+        MAGIC, VERSION, dim, window, 5, 5, 5, 1, NEGATIVE_SAMPLING, SKIPGRAM, ngrams.n_buckets, ngrams.shortest, ngrams.longest,
+        100, 1e-4,
     )  # fmt: skip
     yield SIZES.pack(n_words, n_words, 0, int(counts.sum()), -1)
     for word, count in zip(table.words, counts.tolist(), strict=True):
@@ -197,12 +190,11 @@ def pieces(table: Table) -> Iterator[bytes]:
     own = model.arrays.get("word_part", model.vectors)[:n_words] if subwords else table.rows
     yield from map(_bytes_of, row_blocks(own))  # type: ignore[arg-type]
     if subwords is not None:
-        buckets = np.arange(ngrams.n_buckets) if subwords.buckets is None else subwords.buckets
         step = max(1, BLOCK_FLOATS // dim)
         for first in range(0, ngrams.n_buckets, step):
             block = np.zeros((min(step, ngrams.n_buckets - first), dim), np.float32)  # stays 0 for buckets without a vector
-            begin, end = np.searchsorted(buckets, [first, first + len(block)])
-            block[buckets[begin:end] - first] = subwords.rows[begin:end]
+            begin, end = np.searchsorted(subwords.buckets, [first, first + len(block)])
+            block[subwords.buckets[begin:end] - first] = subwords.rows[begin:end]
             yield _bytes_of(block)
     yield SHAPE.pack(0, n_words, dim)
     has_outputs = model.output_vectors is not None and model.output_vectors.shape == model.vectors.shape

@@ -20,24 +20,18 @@ def read(file: Opened) -> Found:
             "write the vectors by gensim's KeyedVectors.save_word2vec_format or, if you trust its origin, add "
             "--trust-pickle to `embedx eval` or `embedx convert`"
         )
-    opened = open_trusted(file.name)
+    try:
+        opened = _library(file.name).load(str(file.path("gensim's own file")))
+        opened = getattr(opened, "wv", opened)  # a Word2Vec or FastText model holds its vectors there
+        words, vectors = list(opened.index_to_key), np.ascontiguousarray(opened.vectors, np.float32)
+    except EmbedxError:
+        raise
+    except Exception as error:  # a pickle can fail in any way
+        raise EmbedxError(f"{file.name}: gensim finds no word vectors in it ({error})") from error
     counts = np.asarray(getattr(opened, "expandos", {}).get("count", np.nan))
-    words, vectors = list(opened.index_to_key), np.ascontiguousarray(opened.vectors, np.float32)
     if vectors.ndim != 2 or len(vectors) != len(words) or not all(isinstance(word, str) for word in words):
         raise EmbedxError(f"{file.name}: {len(words):,} words, but vectors {vectors.shape}; write the file again by gensim")
     return Found(words, vectors, counts.astype(np.int64) if counts.dtype.kind in "iu" else None)
-
-
-def open_trusted(path: str | Path) -> Any:
-    """gensim's KeyedVectors in a file of its own, which may run any code. Raises EmbedxError if there are none."""
-    library = _library(path)
-    try:
-        opened = library.load(str(path))
-        opened = getattr(opened, "wv", opened)  # a Word2Vec or FastText model holds its vectors there
-        opened.index_to_key, opened.vectors  # noqa: B018
-    except Exception as error:  # a pickle can fail in any way
-        raise EmbedxError(f"{path}: gensim finds no word vectors in it ({error})") from error
-    return opened
 
 
 def write(path: Path, table: Table) -> None:
@@ -50,7 +44,7 @@ def write(path: Path, table: Table) -> None:
     keyed.save(str(path), separately=["vectors"])
 
 
-def _library(name: str | Path) -> Any:
+def _library(name: str) -> Any:
     """gensim's KeyedVectors."""
     try:
         from gensim.models import KeyedVectors

@@ -58,21 +58,14 @@ def _read(name: str, file: Any) -> Found:
 
 def write(path: Path, table: Table) -> None:
     pyarrow = _library(path.name, "writing")
-    dim, number = table.rows.shape[1], pyarrow.from_numpy_dtype(DTYPES[table.dtype])
-    types = {"word": pyarrow.string(), "vector": pyarrow.list_(number, dim)}
-    types |= {} if table.counts is None else {"count": pyarrow.int64()}
-    types |= {"scale": pyarrow.float32()} if table.dtype == "int8" else {}
-    fields = [pyarrow.field(name, kind, nullable=False) for name, kind in types.items()]
-    schema = pyarrow.schema(fields, {"embedx": json.dumps(table.about(), default=plain)})
-    with pyarrow.parquet.ParquetWriter(path, schema, compression="zstd") as writer:
-        for rows, block, scale in table.blocks():
-            columns = {
-                "word": list(table.words[rows]),
-                "vector": pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(block.ravel()), dim),
-                "count": None if table.counts is None else table.counts[rows],
-                "scale": scale,
-            }
-            writer.write_table(pyarrow.table({name: columns[name] for name in types}, schema))
+    arrays = table.arrays()
+    vectors = arrays.pop("vectors")
+    lists = pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(vectors.ravel()), vectors.shape[1])
+    columns = {"word": list(table.words), "vector": lists} | {
+        name: arrays[kind] for name, kind in ARRAYS.items() if kind in arrays
+    }
+    made = pyarrow.table(columns).replace_schema_metadata({"embedx": json.dumps(table.about(), default=plain)})
+    pyarrow.parquet.write_table(made, path, compression="zstd")
 
 
 def _library(name: str, doing: str) -> Any:

@@ -37,9 +37,11 @@ tags: [embeddings, static-embeddings, sentence-transformers, model2vec, word2vec
 {0[0]:,} words, {0[1]} dimensions, {dtype}; written by embedx {version}.
 A sentence's vector is the mean of those of its words. The tokenizer does not join the words of a phrase.
 
-| data, scores and settings | |
-|---|---|
-{rows}
+Data, scores and settings:
+
+```json
+{listed}
+```
 """
 
 
@@ -83,9 +85,8 @@ def _tokenizer(words: Sequence[str], settings: dict[str, Any]) -> dict[str, Any]
 def _card(table: Table) -> str:
     """The model card as Markdown: data, scores and settings of the vectors."""
     about = {name: table.model.facts[name] for name in IN_CARD if name in table.model.facts} | table.model.settings
-    texts = {name: v if isinstance(v, str) else json.dumps(v, default=plain, ensure_ascii=False) for name, v in about.items()}
-    rows = "\n".join(f"| {name} | {' '.join(text.split())} |" for name, text in texts.items())
-    return MODEL_CARD.format(table.rows.shape, dtype=table.dtype, version=installed_version(), rows=rows)
+    listed = json.dumps(about, indent=2, default=plain, ensure_ascii=False)
+    return MODEL_CARD.format(table.rows.shape, dtype=table.dtype, version=installed_version(), listed=listed)
 
 
 STATIC_EMBEDDING = Format(

@@ -31,21 +31,16 @@ IS_IT = "is this really word2vec's binary format?"
 # ---- recognising
 
 
-def is_text(head: bytes) -> bool:
-    return bool(HEADER.fullmatch(first_line(head))) and continues_as_text(head)
-
-
-def is_binary(head: bytes) -> bool:
-    return bool(HEADER.fullmatch(first_line(head))) and not continues_as_text(head)
-
-
-def is_glove(head: bytes) -> bool:
-    fields = first_line(head).split()
-    return len(fields) > 1 and is_number(fields[-1])
-
-
-def first_line(head: bytes) -> bytes:
-    return head.partition(b"\n")[0]
+def layout(head: bytes) -> str:
+    """The format of a file that begins so; "" if it is none."""
+    first, _, rest = head.partition(b"\n")
+    fields, next_fields = first.split(), rest.partition(b"\n")[0].split()
+    if not HEADER.fullmatch(first):
+        return "glove" if len(fields) > 1 and is_number(fields[-1]) else ""
+    # The next line is text also when one of its numbers is misspelt, so that the error can name it.
+    is_word = len(next_fields) > 1 and all(map(is_number, next_fields[1:]))
+    has_length = len(next_fields) == int(fields[1]) + 1 and b"".join(next_fields).isascii()
+    return "word2vec" if is_word or has_length or not rest.strip() or int(fields[1]) == 0 else "word2vec-binary"
 
 
 def header(file: Opened) -> tuple[int, int]:
@@ -54,18 +49,6 @@ def header(file: Opened) -> tuple[int, int]:
     if dim == 0:
         raise EmbedxError(f"{file.name}:1: the header says 0 dimensions; it must read `words dim`")
     return count, dim
-
-
-def continues_as_text(head: bytes) -> bool:
-    """Whether the lines after a header are text, or there are none: a word and numbers, also when one number is misspelt, so
-    that the error can name it.
-    """
-    first, _, rest = head.partition(b"\n")
-    dim, line = int(first.split()[1]), first_line(rest)
-    if not (dim and rest.strip()):
-        return True
-    fields = line.split()
-    return len(fields) > 1 and (all(map(is_number, fields[1:])) or (len(fields) == dim + 1 and line.isascii()))
 
 
 def is_number(field: bytes | str) -> bool:
@@ -91,7 +74,7 @@ def read_text(file: Opened) -> Found:
 
 
 def read_glove(file: Opened) -> Found:
-    fields = first_line(file.head).split()
+    fields = file.head.partition(b"\n")[0].split()
     dim = len(fields) - 1
     while dim > 1 and not is_number(fields[-dim]):
         dim -= 1
@@ -106,7 +89,7 @@ def read_lines(file: Opened, dim: int, count: int | None) -> Found:
     budget = MemoryBudget(file.name)
     file.progress.start("Reading vectors", count, "words")
     for lines in line_blocks(file.name, file.stream):
-        block_words, block = parse(file.name, line, lines, dim, has_header=count is not None)
+        block_words, block = parse(file.name, line, lines, dim)
         budget.take(2 * block.nbytes + sum(map(len, lines)))
         words += block_words
         blocks.append(block)
@@ -134,7 +117,7 @@ def line_blocks(name: str, stream: BinaryIO) -> Iterator[list[bytes]]:
         yield lines
 
 
-def parse(name: str, first: int, lines: list[bytes], dim: int, has_header: bool) -> tuple[list[str], np.ndarray]:
+def parse(name: str, first: int, lines: list[bytes], dim: int) -> tuple[list[str], np.ndarray]:
     """Words and vectors of some lines, of which `first` is the number of the first; blank lines do not count.
 
     numpy's own reader takes 50 ns for a number; its result is used only where it leaves no doubt.
@@ -148,14 +131,14 @@ def parse(name: str, first: int, lines: list[bytes], dim: int, has_header: bool)
         vectors = np.empty((0, 0), np.float32)
     if vectors.shape == (len(parts), dim) and np.isfinite(vectors).all() and all(words):
         return words, vectors
-    each = [parse_line(f"{name}:{i}", line, dim, has_header) for i, line in enumerate(lines, first) if line.strip()]
+    each = [parse_line(f"{name}:{i}", line, dim) for i, line in enumerate(lines, first) if line.strip()]
     return [word for word, _ in each], np.array([vector for _, vector in each], np.float32).reshape(-1, dim)
 
 
-def parse_line(where: str, line: bytes, dim: int, has_header: bool) -> tuple[str, list[float]]:
+def parse_line(where: str, line: bytes, dim: int) -> tuple[str, list[float]]:
     """The word and the vector of one line. Raises EmbedxError that says what is wrong with it."""
     word, *numbers = line.decode("utf-8", "replace").rstrip(" \r\n").split(" ")
-    if not has_header and len(numbers) > dim and not is_number(numbers[-dim - 1]):
+    if len(numbers) > dim and not is_number(numbers[-dim - 1]):
         # GloVe's Common Crawl files have words such as ". . ."
         word, numbers = " ".join([word, *numbers[:-dim]]), numbers[-dim:]
     if not word:
@@ -231,7 +214,7 @@ WORD2VEC = Format(
     suffixes=(".vec", ".txt"),
     dtypes=("float32", "float16"),
     is_text=True,
-    recognises=is_text,
+    recognises=lambda head: layout(head) == "word2vec",
     read=read_text,
     write=write_text,
 )
@@ -241,7 +224,7 @@ WORD2VEC_BINARY = Format(
     programs="word2vec.c, gensim",
     suffixes=(".bin",),
     is_text=True,
-    recognises=is_binary,
+    recognises=lambda head: layout(head) == "word2vec-binary",
     read=read_binary,
     write=write_binary,
 )
@@ -251,7 +234,7 @@ GLOVE = Format(
     programs="GloVe, gensim",
     dtypes=("float32", "float16"),
     is_text=True,
-    recognises=is_glove,
+    recognises=lambda head: layout(head) == "glove",
     read=read_glove,
     write=write_glove,
 )
