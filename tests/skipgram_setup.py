@@ -73,7 +73,7 @@ class Setup:
         self.plan = blocks.BlockPlan(
             list(ENCODERS).index(architecture), window, block_size, n_draws, n_rows,
             blocks.CANDIDATES[self.drawing.candidates], form_of(objective), objective.keeps_accidental_hits,
-            objective.needs_log_expected_count, objective.uses_score_gain,
+            objective.uses_log_expected_count, objective.uses_score_gain,
             dim if bias else -1, rule, objective.kind == "proximal",
         )  # fmt: skip
         self.constants = objective.constants(n_draws or n_rows, n_words)

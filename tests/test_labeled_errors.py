@@ -32,42 +32,58 @@ def npy(array):
     return out.getvalue()
 
 
+NOT_A_FEATURE = (
+    "a:b",
+    "0:1:2",
+    "0:1e",
+    "0:1_0",
+    "0:",
+    ":1",
+    "0:0x10",
+    "1.5:1",
+    "0:١",
+    "0:nan",
+    "0:-Inf",
+    "0:1e39",
+    "0:3.4028236e38",
+    "1",
+)
+NOT_IN_RANGE = {"-1": 3, "3": 3, "99999999999999999999": 3, "0": 0}  # by number of features
+
+
+@pytest.mark.parametrize("word", NOT_A_FEATURE)
+def test_what_is_no_feature_is_shown(write, word):
+    message = (
+        f'train.txt:3: feature "{word}" is not ID:VALUE with a value that is a finite float32, as 17:0.5 is; a line is LABEL'
+    )
+    assert message in message_of(write(f"2 3 2\n0 0:1\n1 2:1 {word} 1:1\n"))
+
+
+@pytest.mark.parametrize(("number", "n"), NOT_IN_RANGE.items())
+def test_feature_ids_are_those_of_the_header(write, number, n):
+    message = f"train.txt:2: feature id {number} is not from 0 to {n - 1}, the features of the header; correct one of them"
+    assert message in message_of(write(f"1 {n} 1\n0 {number}:1\n"))
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("", r"train.txt: an empty file; is it the right one, and was it copied whole\?"),
         ("\n\r\n", r"train.txt: an empty file"),
-        ("2 3 2\n0 0:1\n1 a:b\n", r'train.txt:3: feature "a:b" is not NUMBER:NUMBER; write ID:VALUE, as in 17:0.5'),
-        ("1 3 2\n0 0:1:2\n", r'train.txt:2: feature "0:1:2" is not NUMBER:NUMBER'),
-        ("1 3 2\n0 0:1e\n", r'feature "0:1e" is not NUMBER:NUMBER'),
-        ("1 3 2\n0 0:1_0\n", r'feature "0:1_0" is not NUMBER:NUMBER'),
-        ("1 3 2\n0 0:\n", r'feature "0:" is not NUMBER:NUMBER'),
-        ("1 3 2\n0 :1\n", r'feature ":1" is not NUMBER:NUMBER'),
-        ("1 3 2\n0 0:0x10\n", r'feature "0:0x10" is not NUMBER:NUMBER'),
-        ("1 3 2\n0 1.5:1\n", r'feature "1.5:1" is not NUMBER:NUMBER'),
-        ("1 3 2\n0 0:١\n", r'feature "0:١" is not NUMBER:NUMBER'),
-        (b"1 3 2\n0 0:\xff\n", r'feature "0:�" is not NUMBER:NUMBER'),
-        ("1 3 2\n0 0:" + "1" * 300 + "\n", r'train.txt:2: feature "0:1{18}..." is too long; write ID:VALUE'),
-        ("1 3 2\n0 0:1 1\n", r'train.txt:2: "1" has no colon; a line is LABEL,LABEL,... and then ID:VALUE'),
-        ("1 3 2\n0, 1 0:1\n", r'train.txt:2: "1" has no colon'),
-        ("1 3 2\n0 0:nan\n", r'train.txt:2: feature "0:nan" is not finite; leave it out or put a number in its place'),
-        ("1 3 2\n0 0:-Inf\n", r'feature "0:-Inf" is not finite'),
-        ("1 3 2\n0 0:1e39\n", r"train.txt:2: value 1e39 of feature 0 is too large for a float32; scale the values down"),
-        ("1 3 2\n0 0:3.4028236e38\n", r"value 3.4028236e38 of feature 0 is too large"),
-        ("1 3 2\n0 -1:1\n", r"train.txt:2: feature id -1 is negative; ids count from 0 \(in LIBSVM files also from 1\)"),
-        ("1 3 2\n0 3:1\n", r"train.txt:2: feature id 3 is not below 3, the number of features in the header; correct one"),
-        ("1 3 2\n0 99999999999999999999:1\n", r"feature id 99999999999999999999 is not below 3"),
-        ("0 99999999999:1\n", r"train.txt:1: feature id 99999999999 is not below 2147483647, the most features there can be"),
-        ("2 3 2\n0 0:1\n2 0:1\n", r"train.txt:3: label 2 is not below 2, the number of labels in the header; correct one"),
-        ("1 3 2\n0,-1 0:1\n", r'train.txt:2: label "-1" is not a whole number from 0 to 1; write ids, separated by commas'),
+        (b"1 3 2\n0 0:\xff\n", r'feature "0:�" is not ID:VALUE'),
+        ("1 3 2\n0, 1 0:1\n", r'train.txt:2: feature "1" is not ID:VALUE'),
+        ("0 99999999999:1\n", r"train.txt:1: feature id 99999999999 is not from 0 to 2147483646; renumber them"),
+        (
+            "2 3 2\n0 0:1\n2 0:1\n",
+            r'train.txt:3: label "2" is not a whole number from 0 to 1, the labels of the header; correct',
+        ),
+        ("1 3 2\n0,-1 0:1\n", r'train.txt:2: label "-1" is not a whole number from 0 to 1'),
         ("1 3 2\ncat 0:1\n", r'train.txt:2: label "cat" is not a whole number from 0 to 1'),
-        ("1 3 0\n0 0:1\n", r"train.txt:2: label 0, but the header says that there are 0 labels; correct the header"),
-        ("1 3 1\n1 0:1\n", r"train.txt:2: label 1 is not below 1, the number of labels in the header"),
-        ("1 0 1\n0 0:1\n", r"train.txt:2: feature id 0 is not below 0, the number of features in the header"),
-        ("3 3 2\n0 0:1\n1 0:1\n", r"train.txt:3: the last of 2 rows, but the header says 3; copy the file again or correct it"),
-        ("1 3 2\n", r"train.txt:1: the last of 0 rows, but the header says 1"),
-        ("1 3 2\n0 0:1\n1 0:1\n", r"train.txt:3: one row more than the 1 that the header says; correct the header, line 1"),
-        ("0 3 2\n", r"train.txt:1: a header that says 0 rows; is it the right file\?"),
+        ("1 3 0\n0 0:1\n", r'train.txt:2: label "0" is not a whole number from 0 to -1, the labels of the header'),
+        ("3 3 2\n0 0:1\n1 0:1\n", r"train.txt:1: the header says 3 rows, but there are 2; copy the file again or correct it"),
+        ("1 3 2\n", r"train.txt:1: the header says 1 rows, but there are 0"),
+        ("\n1 3 2\n0 0:1\n1 0:1\n", r"train.txt:2: the header says 1 rows, but there are 2"),
+        ("0 3 2\n", r"train.txt:1: the header says 0 rows"),
         ("1 3 3000000000\n0 0:1\n", r"train.txt:1: more than 2147483647 features or labels; correct the header"),
         ("1 cat\n", r"train.txt:1: no known format; begin with a header ROWS FEATURES LABELS, write lines LABEL ID:VALUE"),
         ("some words\n", r"train.txt:1: no known format"),
@@ -83,7 +99,7 @@ def test_malformed_text_is_an_error_of_one_line(write, text, message):
 def test_the_line_is_right_far_into_a_file(write):
     rows = "".join(f"1 {n % 10}:0.5\n" for n in range(100_000))
     assert "train.txt:100002: feature" in message_of(write(f"100001 10 2\n{rows}0 1:x\n"))
-    assert "train.txt:100002: label 2 is" in message_of(write(f"100001 10 2\n{rows}2 1:1\n"))
+    assert 'train.txt:100002: label "2" is' in message_of(write(f"100001 10 2\n{rows}2 1:1\n"))
     labels = "".join("__label__a é\n" for _ in range(50_000)).encode()
     assert "train.txt:50001: not UTF-8" in message_of(write(labels + b"x \xff\n"))
 
@@ -107,10 +123,8 @@ def test_cut_off_files_are_named(write):
     images = bytes([0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 2, 0, 0, 0, 2]) + bytes(8)
     message = message_of(write(images[:-1], "images-idx3-ubyte"))
     assert "images-idx3-ubyte: 23 bytes, but its IDX header says 24; fetch or copy it again" in message
-    message = message_of(write(images + b"\0", "images-idx3-ubyte"))
-    assert "images-idx3-ubyte: 25 bytes or more, but its IDX header says 24; fetch or copy it again" in message
-    message = message_of(write(images[:13], "images-idx3-ubyte"))
-    assert "images-idx3-ubyte: 13 bytes, but its IDX header says 16; fetch or copy it again" in message
+    assert "images-idx3-ubyte: 25 bytes, but its" in message_of(write(images + b"\0", "images-idx3-ubyte"))
+    assert "images-idx3-ubyte: no readable IDX file" in message_of(write(images[:13], "images-idx3-ubyte"))
     big = gzip.compress(bytes([0, 0, 8, 2, 0, 0, 0, 1, 0, 16, 0, 0]) + np.random.default_rng(0).bytes(1 << 20))
     message = message_of(write(big[:-1000], "images.gz"))
     assert re.search(r"images.gz: ends too early, the compressed data are cut off; fetch or copy it again", message)
@@ -120,10 +134,10 @@ def test_cut_off_files_are_named(write):
 
 
 def test_arrays_that_are_no_features_say_so(write, tmp_path):
-    assert "x.npy: 1 dimensions of float64; features are numbers in rows and columns" in message_of(
+    assert "x.npy: shape (3,) of float64; features are numbers in rows and columns" in message_of(
         write(npy(np.ones(3)), "x.npy")
     )
-    assert "x.npy: 2 dimensions of complex128" in message_of(write(npy(np.ones((2, 2), complex)), "x.npy"))
+    assert "x.npy: shape (2, 2) of complex128" in message_of(write(npy(np.ones((2, 2), complex)), "x.npy"))
     assert "x.npy: no readable array of numpy.save" in message_of(write(npy(np.array([[None]])), "x.npy"))
     bad = np.zeros((5000, 1000), np.float32)
     bad[4999, 7] = np.nan
@@ -149,65 +163,42 @@ def compressed(indptr, indices, shape=(3, 5), format="csr", **others):
     return npz(**arrays | {"shape": np.array(shape), "format": np.array(format.encode())} | others)
 
 
-OUT_OF_RANGE = "is not from 0 to {}, as its shape {} demands; correct the shape or write it again"
 INDICES = {  # of (3, 5)
-    "too large": (compressed([0, 1, 2, 3], [0, 5, 1]), "index 5 of value 2 " + OUT_OF_RANGE.format(4, (3, 5))),
-    "far too large": (compressed([0, 1, 2, 3], [0, 1, 10**9]), "index 1000000000 of value 3 " + OUT_OF_RANGE.format(4, (3, 5))),
-    "negative": (compressed([0, 1, 2, 3], [0, -1, 1]), "index -1 of value 2 " + OUT_OF_RANGE.format(4, (3, 5))),
-    "csc": (compressed([0, 1, 2, 3, 3, 3], [0, 3, 1], format="csc"), "index 3 of value 2 " + OUT_OF_RANGE.format(2, (3, 5))),
-    "falling": (compressed([0, 2, 1, 3], [0, 1, 2]), "indptr falls after 2 rows, where it may only rise; write it again"),
-    "falling to nothing": (compressed([0, 3, 9, 0], [0, 1, 2]), "indptr falls after 3 rows"),
+    "too large": (compressed([0, 1, 2, 3], [0, 10**9, 1]), "indices must be < 5"),
+    "negative": (compressed([0, 1, 2, 3], [0, -1, 1]), "indices must be >= 0"),
+    "csc": (compressed([0, 1, 2, 3, 3, 3], [0, 3, 1], format="csc"), "indices must be < 3"),
+    "falling": (compressed([0, 2, 1, 3], [0, 1, 2]), "indptr falls, where it may only rise"),
+    "falling to nothing": (compressed([0, 3, 9, 0], [0, 1, 2]), "indptr falls"),
     "falling so far that its differences overflow": (
         compressed(np.array([0, 2**31 - 1, -(2**31), 2], np.int32), [0, 1]),
-        "indptr falls after 2 rows",
+        "indptr falls",
     ),
-    "negative pointers": (compressed([0, -1, -1, 3], [0, 1, 2]), "indptr falls after 1 rows"),
-    "too few pointers": (compressed([0, 3], [0, 1, 2]), "no readable sparse matrix of scipy.sparse.save_npz (index pointer"),
-    "too many pointers": (
-        compressed([0, 1, 2, 9], [0, 1, 2]),
-        "no readable sparse matrix of scipy.sparse.save_npz (Last value",
-    ),
-    "more values than indices": (compressed([0, 1, 2, 3], [0, 1, 2], data=np.ones(9)), "no readable sparse matrix"),
+    "negative pointers": (compressed([0, -1, -1, 3], [0, 1, 2]), "indptr falls"),
+    "too few pointers": (compressed([0, 3], [0, 1, 2]), "index pointer"),
+    "too many pointers": (compressed([0, 1, 2, 9], [0, 1, 2]), "Last value"),
+    "more values than indices": (compressed([0, 1, 2, 3], [0, 1, 2], data=np.ones(9)), ""),
     "blocks": (
-        compressed([0, 1], [9], (2, 4), "bsr", data=np.ones((1, 2, 2))),
-        "index 9 of value 1 " + OUT_OF_RANGE.format(1, (2, 4)),
+        compressed([0, 1], [0], (2, 4), "bsr", data=np.ones((1, 2, 2))),
+        "2 dimensions as bsr, not 2 as csr, csc or coo",
     ),
-    "blocks that are not square": (
-        compressed([0, 1, 1], [2], (2, 4), "bsr", data=np.ones((1, 1, 2))),
-        "index 2 of value 1 " + OUT_OF_RANGE.format(1, (2, 4)),
-    ),
-    "blocks that do not fit": (
-        compressed([0, 1], [0], (3, 5), "bsr", data=np.ones((1, 2, 2))),
-        "blocks of (2, 2) do not divide the shape (3, 5); write it again",
-    ),
-    "blocks of nothing": (compressed([0, 1], [0], (3, 5), "bsr", data=np.ones((1, 0, 0))), "no readable sparse matrix"),
     "coordinates": (
         npz(row=[0, 1], col=[0, 5], data=[1.0, 2.0], shape=[3, 5], format=b"coo"),
-        "no readable sparse matrix of scipy.sparse.save_npz (axis 1 index 5 exceeds matrix dimension 5)",
+        "axis 1 index 5 exceeds matrix dimension 5",
     ),
-    "too many columns": (
-        compressed([0, 1, 1, 1], [0], (3, 2**31)),
-        "2147483648 columns, more than the 2147483647 there can be; correct its shape",
-    ),
-    "too many rows": (
-        npz(row=[0], col=[0], data=[1.0], shape=[10**14, 5], format=b"coo"),
-        "100000000000000 rows do not fit into memory; correct its shape",
-    ),
-    "a shape below zero": (compressed([0, 1], [0], (-1, 5)), "no readable sparse matrix"),
-    "another format": (compressed([0, 1], [0], (1, 5), "lil"), "no readable sparse matrix"),
-    "pickled": (
-        compressed([0, 1], [0], (1, 5), data=np.array([None])),
-        "no readable sparse matrix of scipy.sparse.save_npz (Object",
-    ),
+    "too many columns": (compressed([0, 1, 1, 1], [0], (3, 2**31)), "shape (3, 2147483648), of which no number may be above"),
+    "a shape below zero": (compressed([0, 1], [0], (-1, 5)), ""),
+    "another format": (compressed([0, 1], [0], (1, 5), "lil"), ""),
+    "pickled": (compressed([0, 1], [0], (1, 5), data=np.array([None])), "Object"),
 }
 
 
 @pytest.mark.parametrize("content", INDICES.values(), ids=list(INDICES))
 @pytest.mark.filterwarnings("error")
 def test_indices_that_leave_the_matrix_are_told_before_compiled_code_follows_them(write, content):
-    content, message = content
-    assert f"x.npz: {message}" in message_of(write(content, "x.npz"))
-    assert f"x.npz: {message}" in message_of(write(npy(np.eye(3)), "x.npy"), write(content, "x.npz"))  # as labels
+    content, reason = content
+    message = f"x.npz: no readable sparse matrix of scipy.sparse.save_npz ({reason}"
+    assert message in message_of(write(content, "x.npz"))
+    assert message in message_of(write(npy(np.eye(3)), "x.npy"), write(content, "x.npz"))  # as labels
 
 
 NUMBERS = st.integers(-2, 6)
@@ -221,7 +212,7 @@ def test_sparse_files_of_any_numbers_are_read_as_they_say_or_refused(write, form
     lines = np.array(shape)[[0, 1] if format == "csr" else [1, 0]]
     rises = all(a <= b for a, b in pairwise([0, *indptr[1:]])) and indptr[1:][-1:] <= [len(indices)]
     used = indices[: indptr[-1]] if len(indptr) > 1 else []
-    if not (shape[0] and lines[0] == len(indptr) - 1 and rises and all(0 <= i < lines[1] for i in used)):
+    if not (0 not in shape and lines[0] == len(indptr) - 1 and rises and all(0 <= i < lines[1] for i in used)):
         message_of(name)
         return
     dense = np.zeros(lines)
@@ -237,7 +228,7 @@ def test_marks_of_labels_are_finite_numbers(write, tmp_path):
     assert "y.npz: value 1 is not a finite float32; mend or scale it" in message_of(x, str(tmp_path / "y.npz"))
     save_npz(tmp_path / "y.npz", csr_matrix(np.array([[1j, 1]])))
     message = message_of(x, str(tmp_path / "y.npz"))
-    assert "y.npz: a matrix of complex128; labels are marked by numbers other than 0" in message
+    assert "y.npz: 2 dimensions of complex128; labels are integers (ROWS,), or a sparse matrix" in message
 
 
 def test_sums_of_values_are_finite_too(write):
@@ -259,7 +250,7 @@ def test_numbers_that_python_does_not_read_say_so(write, digits):
     assert "train.txt:1: no known format" in message_of(write(f"{digits} 3 2\n0 0:1\n"))
     assert "is too large" in message_of(write(npy(np.eye(1)), "x.npy"), write(f"{digits}\n", "y.txt"))
     data = write("1 3 2\n0 0:1\n")
-    assert "is no row of the data, which has rows 1 to 1" in message_of(f"{data}@{write(digits, 'split.txt')}")
+    assert "no row of the data, which has rows 1 to 1" in message_of(f"{data}@{write(digits, 'split.txt')}")
     assert "cannot be opened" in message_of(f"{data}@split.txt:{digits}")
     assert read(write(f"{digits} 1:1\n2 1:1\n")).names == [digits, "2"]
 
@@ -290,11 +281,11 @@ def test_a_file_with_labels_takes_no_others(write):
 @pytest.mark.parametrize(
     ("split", "column", "message"),
     [
-        ("1\n3\n", "", r'split.txt:2: "3" is no row of the data, which has rows 1 to 2; is it their split\?'),
-        ("1\n0\n", "", r'split.txt:2: "0" is no row of the data'),
-        ("1 2\nx 1\n", "", r'split.txt:2: "x" is no row of the data'),
-        ("1 2\n2 1\n", ":3", r"split.txt:1: no column 3, there are 2; choose one of them after the colon"),
-        ("1 2\n2\n", ":2", r"split.txt:2: no column 2, there are 1"),
+        ("1\n3\n", "", r'split.txt:2: column 1 is "3", no row of the data, which has rows 1 to 2; is it their split\?'),
+        ("1\n0\n", "", r'split.txt:2: column 1 is "0", no row of the data'),
+        ("1 2\nx 1\n", "", r'split.txt:2: column 1 is "x", no row of the data'),
+        ("1 2\n2\n", ":2", r'split.txt:2: column 2 is "", no row of the data'),
+        ("1 2\n2\n", ":0", r'split.txt:1: column 0 is "", no row of the data'),
     ],
 )
 def test_splits_that_do_not_fit_say_so(write, split, column, message):
@@ -305,10 +296,14 @@ def test_splits_that_do_not_fit_say_so(write, split, column, message):
 @pytest.mark.parametrize(
     ("like", "text", "message"),
     [
-        (WORDS_LIKE, "1 3 2\n0 0:1\n", r"train.txt: features are numbered, but those of the training data are words"),
-        (SPARSE_LIKE, "__label__a x\n", r"train.txt: features are words, but those of the training data are numbered"),
-        (SPARSE_LIKE, "cat 0:1\n", r'train.txt:1: label "cat" is not a whole number from 0 to 2147483646'),
-        (NAMED_LIKE, "a 1:1\nb 0:1\n", r"train.txt:2: feature id 0, but the training data count from 1; renumber one"),
+        (WORDS_LIKE, "1 3 2\n0 0:1\n", r"train.txt: features are ID:VALUE, but those of the training data are words; give"),
+        (SPARSE_LIKE, "__label__a x\n", r"train.txt: features are words, but those of the training data are ID:VALUE; give"),
+        (SPARSE_LIKE, "cat 0:1\n", r'train.txt:1: label "cat" is not a whole number from 0 to 2147483646; renumber them'),
+        (
+            NAMED_LIKE,
+            "a 1:1\nb 0:1\n",
+            r"train.txt:2: feature id 0 is not from 1 to 2147483646, as in the training data; renumber one",
+        ),
     ],
 )
 def test_test_data_of_another_kind_say_so(write, like, text, message):

@@ -115,7 +115,7 @@ def examples(objective, n=4, seed=0):
             label[e, place] = weight
             sample_count[e, place] = 1 if objective.keeps_accidental_hits else 0
     told = Candidates(z, label, sample_count, 0 * z)
-    if objective.needs_log_expected_count:
+    if objective.uses_log_expected_count:
         told.log_expected_count[:] = np.where(told.weighed, np.log(rng.uniform(0.2, 0.8, (n, N))), 0)
     return told
 
@@ -511,8 +511,8 @@ def test_ns_regularises_what_the_softmax_would_have_for_scores():
     """Bamler & Mandt 2020, eq. 6, with one negative and with several, and its gradient."""
     for negatives in (1, 5):
         objective = ns(negatives=negatives, score_l2=0.03)
-        assert objective.needs_log_expected_count
-        assert not ns().needs_log_expected_count
+        assert objective.uses_log_expected_count
+        assert not ns().uses_log_expected_count
         told, _ = one(objective)
         loss, slopes, _ = answer(objective, *told)
         log_q = told.log_expected_count - np.log(5)

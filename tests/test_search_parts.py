@@ -16,18 +16,21 @@ from embedx.search.balanced_tree import LEAST_GAIN, N_ITERATIONS, SparseVectors,
 from embedx.search.cluster_scores import EMPTY_CLUSTER_SCORE, replace_vector, score_clusters
 from embedx.search.kmeans import MASKED_SCORE
 from embedx.search.spec import SearchSpec
-from embedx.search.top_k import CHUNK, search_top_k, top_k_spec
-from embedx.search.updater import REBUILD_SHARE, IndexUpdater, clear_stale, mark_stale, new_stale_rows
+from embedx.search.top_k import CHUNK, search_top_k
+from embedx.search.updater import IndexUpdater
 from embedx.training.progress import Silent
 
 N, DIM = 70, 11
 
 
+def rows_of(panels):
+    """The vectors of some panels, a row each."""
+    return panels.transpose(0, 2, 1).reshape(-1, panels.shape[1])
+
+
 def vectors_of(centroids, j, clusters):
     """float32 (clusters, columns of the block + 1): the centroids of block j."""
-    panel_stride = len(centroids.vectors) * SIMD_WIDTH // centroids.augmented.size
-    panels = centroids.vectors.reshape(len(centroids.augmented), -1, panel_stride, SIMD_WIDTH)[j]
-    vectors = panels.transpose(0, 2, 1).reshape(-1, panels.shape[1])[:clusters, : centroids.edges[j + 1] - centroids.edges[j]]
+    vectors = rows_of(centroids.vectors[j])[:clusters, : centroids.edges[j + 1] - centroids.edges[j]]
     return np.column_stack([vectors, centroids.augmented[j, :clusters]])
 
 
@@ -49,52 +52,38 @@ def a_query(seed=3, size=1.0):
 
 def updated(index, table, rows, clusters=19):
     rows = np.asarray(rows, dtype=np.int32)
-    return [
-        indexing.update_rows(index, table, rows, len(rows), j, clustering.new_assignment_workspace(clusters))
-        for j in range(len(index.ids))
-    ]
+    return [indexing.update_rows(index, table, rows, j, aligned_zeros(1, clusters)) for j in range(len(index.ids))]
 
 
 # ---- panels
 
 
-def packed(n_panels, stride, width):
-    """Panels of random vectors, and these (16 · n_panels, width)."""
-    matrix = np.random.default_rng(n_panels).normal(size=(n_panels * stride, SIMD_WIDTH)).astype(np.float32)
-    return matrix, matrix.reshape(n_panels, stride, SIMD_WIDTH)[:, :width].transpose(0, 2, 1).reshape(-1, width)
+def packed(n_panels, columns):
+    """Panels of random vectors."""
+    return np.random.default_rng(n_panels).normal(size=(n_panels, columns, SIMD_WIDTH)).astype(np.float32)
 
 
 @pytest.mark.parametrize("n_panels", [1, 3, 4, 5, 8, 9])
 def test_panels_give_inner_products(n_panels):
-    matrix, vectors = packed(n_panels + 2, 5, 4)
+    some = packed(n_panels + 2, 5)
     h = np.random.default_rng(1).normal(size=(3, 9)).astype(np.float32)
     out = np.full((2, (n_panels + 2) * SIMD_WIDTH), 7, dtype=np.float32)
-    panels.score_panels(matrix, 2, n_panels, 5, h, 1, 3, 7, out, 1, SIMD_WIDTH)
+    panels.score_panels(some, 2, n_panels, h, 1, 3, 7, out, 1, SIMD_WIDTH)
     assert (out[0] == 7).all()
     assert (out[1, :SIMD_WIDTH] == 7).all()
     assert (out[1, -SIMD_WIDTH:] == 7).all()
-    np.testing.assert_allclose(out[1, SIMD_WIDTH:-SIMD_WIDTH], vectors[2 * SIMD_WIDTH :] @ h[1, 3:7], atol=1e-5)
-
-
-@pytest.mark.parametrize("n_panels", [1, 2, 3, 4])
-def test_panels_give_inner_products_with_four_queries_at_once(n_panels):
-    matrix, vectors = packed(n_panels + 2, 5, 4)
-    h, e = np.random.default_rng(1).normal(size=(6, 9)).astype(np.float32), np.array([4, 0, 3, 5], dtype=np.int32)
-    out = np.full((4, (n_panels + 1) * SIMD_WIDTH), 7, dtype=np.float32)
-    panels.score_panels_four_queries(matrix, 2, n_panels, 5, h, e, 3, 7, out)
-    np.testing.assert_allclose(out[:, :-SIMD_WIDTH], h[e, 3:7] @ vectors[2 * SIMD_WIDTH :].T, atol=1e-5)
-    assert (out[:, -SIMD_WIDTH:] == 7).all()
+    np.testing.assert_allclose(out[1, SIMD_WIDTH:-SIMD_WIDTH], rows_of(some[2:, :4]) @ h[1, 3:7], atol=1e-5)
 
 
 def test_vectors_are_written_to_panels_and_copied_between_them():
-    matrix, vectors = packed(3, 5, 5)
+    some = packed(3, 5)
+    vectors = rows_of(some).copy()
     table = np.random.default_rng(1).normal(size=(4, 9)).astype(np.float32)
-    panels.write_vector(matrix, 37, 5, table, 2, 3, 7)
-    panels.copy_vector(matrix, 37, 4, 5)
-    vectors = vectors.copy()
+    panels.write_vector(some, 37, table, 2, 3, 7)
+    panels.copy_vector(some, 37, 4)
     vectors[37, :4] = table[2, 3:7]
     vectors[4] = vectors[37]
-    np.testing.assert_array_equal(matrix.reshape(3, 5, SIMD_WIDTH).transpose(0, 2, 1).reshape(-1, 5), vectors)
+    np.testing.assert_array_equal(rows_of(some), vectors)
 
 
 # ---- the coarse quantizer
@@ -139,28 +128,21 @@ def test_an_empty_cluster_begins_anew_as_a_row():
 
 
 @pytest.mark.parametrize(("n", "clusters"), [(1, 1), (6, 3), (7, 17), (9, 33)])
-def test_rows_are_assigned_four_at_a_time(n, clusters):
+def test_rows_are_assigned_to_the_nearest_centroid(n, clusters):
     rng = np.random.default_rng(n)
     edges, table = np.array([0, 4, DIM]), rng.normal(size=(20, DIM)).astype(np.float32)
-    centroids = clustering.Centroids(
-        edges, 7, clustering.new_panels(edges, clusters), np.zeros((2, padded(clusters)), np.float32), np.ones(2, np.float32)
-    )
+    centroids = clustering.new_centroids(edges, clusters)
     augmented_norm = np.quantile(np.linalg.norm(table[:, 4:], axis=1), 0.5)
     centroids.augmented_norm[1] = augmented_norm
     vectors = rng.normal(size=(clusters, 8)).astype(np.float32)
     clustering.set_centroids(centroids, clusters, 1, vectors)
     rows, assignment = rng.permutation(20).astype(np.int32), np.full(20, -1, dtype=np.int32)
-    clustering.assign(centroids, clusters, 1, table, rows, 2, 2 + n, clustering.new_assignment_workspace(clusters), assignment)
+    clustering.assign(centroids, clusters, 1, table, rows, 2, 2 + n, aligned_zeros(1, clusters), assignment)
     norms = np.linalg.norm(table[:, 4:], axis=1)
     augmented = np.column_stack([table[:, 4:], np.sqrt(np.maximum(augmented_norm**2 - norms**2, 0))])
     np.testing.assert_array_equal(assignment[2 : 2 + n], (augmented @ vectors.T).argmax(axis=1)[rows[2 : 2 + n]])
     assert (assignment[:2] == -1).all()
     assert (assignment[2 + n :] == -1).all()
-
-
-def test_a_block_has_as_many_columns_as_any_other_or_one_less():
-    np.testing.assert_array_equal(clustering.block_edges(11, 4), [0, 2, 5, 8, 11])
-    assert clustering.max_block_width(np.array([0, 2, 5, 8, 11])) == 3
 
 
 def test_rows_without_direction_are_dealt_to_the_clusters_in_turn():
@@ -176,8 +158,7 @@ def check_sums(index, table, *, moments=True):
     blocks, clusters = index.list_sizes.shape
     for j in range(blocks):
         block = table[:, index.edges[j] : index.edges[j + 1]].astype(float)
-        width = int(np.diff(index.edges).max())
-        sums = index.statistics.sums.reshape(blocks, -1, width, SIMD_WIDTH)[j].transpose(0, 2, 1).reshape(-1, width)
+        sums = rows_of(index.statistics.sums[j])
         for c in range(clusters):
             rows = block[index.cluster[j] == c]
             assert index.list_sizes[j, c] == len(rows)
@@ -216,8 +197,8 @@ def test_a_change_is_told_by_its_share_of_the_norm(share):
     index, table = built(spec(2))
     table[4] *= 1 + share
     for j in range(2):
-        slot, c = j * index.ids.shape[1] + index.slot[j, 4], int(index.cluster[j, 4])
-        changed = replace_vector(index.statistics, index.edges, j, c, index.panels, slot, table, 4, np.float32(0.25))
+        slot, c, (begin, end) = int(index.slot[j, 4]), int(index.cluster[j, 4]), index.edges[j : j + 2]
+        changed = replace_vector(index.statistics, j, c, index.panels[j], slot, table, 4, begin, end, np.float32(0.25))
         assert changed == (share > 0.25)
     check(index, table)
     check_sums(index, table, moments=False)
@@ -239,33 +220,6 @@ def test_an_index_of_given_clusters_and_an_empty_one():
     check_sums(index, table)
     empty = indexing.empty_index(2)
     assert [each.shape for each in (empty.ids, empty.slot, empty.cluster, empty.list_sizes)] == [(2, 0)] * 4
-
-
-def test_a_list_has_a_quarter_and_sixteen_of_spare_slots():
-    index, _ = built(spec(2, 5), n=N)
-    wanted = index.list_sizes + (0.25 * index.list_sizes).astype(int) + 16
-    np.testing.assert_array_equal(np.diff(index.list_offsets), (wanted + 15) // 16 * 16)
-    assert (index.list_offsets[:, 0] == 0).all()
-    assert index.ids.shape[1] == index.list_offsets[:, -1].max()
-
-
-def test_a_row_looks_for_another_list_after_a_large_change_or_at_every_eighth():
-    index, table = built(spec(1, 5))
-    centroids = vectors_of(index.centroids, 0, 5)[:, :DIM]
-    row, other = 3, (index.cluster[0, 3] + 1) % 5
-    before = np.linalg.norm(table[row, :DIM])
-    goal = centroids[other] / np.linalg.norm(centroids[other]) * before
-    n_looks = []
-    for step in range(indexing.REASSIGN_EVERY):  # too small a change to look, though another list is nearer from the first
-        table[row, :DIM] = table[row, :DIM] + (0.05 * before / np.linalg.norm(goal - table[row, :DIM])) * (
-            goal - table[row, :DIM]
-        )
-        n_looks.append((step, updated(index, table, [row], 5)[0]))
-    assert all(found == 0 for step, found in n_looks[:-1])
-    table[row, :DIM] = goal
-    if index.cluster[0, row] != other:
-        assert updated(index, table, [row], 5) == [1]
-    assert index.cluster[0, row] == other
 
 
 # ---- a query
@@ -440,27 +394,6 @@ def test_scores_of_positives_and_those_below_a_threshold_are_masked(threshold):
         np.testing.assert_allclose(workspace.scores[j, positions[kept]], z[kept], atol=1e-4)
 
 
-def test_each_query_of_a_batch_gets_its_own_positives_and_candidates():
-    search = spec(2, n_scored=1000, clusters=5, max_gap=3.0)
-    index, table = built(search)
-    h = np.stack([a_query(seed) for seed in range(4)])
-    positives, offsets = np.array([3, 4, 5, 6], np.int32), np.array([0, 0, 1, 1, 4])
-    rows, n = np.full((4, N), -1, np.int32), np.full(4, -1)
-    query.find_candidates_batch(index, search, h, 1, 4, positives, offsets, rows, n, query.new_query_workspace(N, search))
-    assert n[0] == -1
-    for e in range(1, 4):
-        own = positives[offsets[e] : offsets[e + 1]].tolist()
-        expected = set()
-        for j in range(2):
-            block = slice(index.edges[j], index.edges[j + 1])
-            z = 2 * table[:, block] @ h[e, block]
-            z[own] = -np.inf
-            expected |= set(np.flatnonzero(z > z.max() - 3).tolist())
-        assert rows[e, : len(own)].tolist() == own
-        assert set(rows[e, len(own) : n[e]].tolist()) == expected
-        assert n[e] == len(own) + len(expected)
-
-
 def test_the_numbers_of_queries_stay_within_int32():
     search = spec(1, clusters=2)
     index, _ = built(search, n=20)
@@ -508,49 +441,7 @@ def test_queries_are_answered_in_their_order_by_any_number_of_threads():
         np.testing.assert_array_equal(np.concatenate(a), np.concatenate(b))
 
 
-def test_the_search_of_the_best_k():
-    assert top_k_spec(5000, 0.1, 5) == SearchSpec(
-        1, 141, 500, 500, 0.0, 1.0, np.inf, from_logsumexp=False, message_iterations=0
-    )
-    assert top_k_spec(3, 1.0, 5).clusters == 3
-
-
 # ---- updates
-
-
-def test_stale_rows_are_marked_once():
-    stale = new_stale_rows(9)
-    mark_stale(np.array([4, 2, 4, 7]), 3, stale)
-    mark_stale(np.array([2, 8]), 2, stale)
-    assert stale.rows[: stale.n[0]].tolist() == [4, 2, 8]
-    clear_stale(stale)
-    assert stale.n[0] == 0
-    assert not stale.is_stale.any()
-
-
-def test_an_updater_builds_refreshes_and_builds_again():
-    table, search = clustered(N, DIM, groups=9), spec(2, 5)
-    updater = IndexUpdater(table, N, DIM, search, seed=1, threads=2, progress=Silent())
-    first = updater.current()
-    np.testing.assert_array_equal(
-        first.cluster, indexing.build_index(table, N, DIM, search, np.random.default_rng([1, 0]), 2).cluster
-    )
-    stale = new_stale_rows(N)
-    table[:5] *= 1.01
-    mark_stale(np.arange(5), 5, stale)
-    updater.update(stale)
-    check(first, table)
-    assert (updater.n_updates, updater.n_builds, stale.n[0]) == (1, 1, 0)
-    updater.n_reassigned[:] = REBUILD_SHARE * N, REBUILD_SHARE * N  # as many as may be
-    assert updater.current() is first
-    updater.n_reassigned[0] += 1
-    second = updater.current()
-    assert second is not first
-    assert (updater.n_builds, updater.n_reassigned.sum()) == (2, 0)
-    assert updater.build_seconds > 0
-    np.testing.assert_array_equal(
-        second.cluster, indexing.build_index(table, N, DIM, search, np.random.default_rng([1, 1]), 2).cluster
-    )
 
 
 def test_reassignments_are_counted_by_block():
@@ -571,7 +462,7 @@ def test_reassignments_are_counted_by_block():
 
 def test_workers_begin_with_different_blocks(monkeypatch):
     order = []
-    monkeypatch.setattr("embedx.search.updater.update_rows", lambda index, table, rows, n, j, workspace: order.append(j) or 0)
+    monkeypatch.setattr("embedx.search.updater.update_rows", lambda index, table, rows, j, scores: order.append(j) or 0)
     for threads, expected in ((1, [0, 1, 2, 3] * 2), (2, [2, 3, 0, 1, 0, 1, 2, 3])):
         order.clear()
         updater = IndexUpdater(clustered(9, DIM), 9, DIM, spec(4, 3), seed=1, threads=threads, progress=Silent())
@@ -614,14 +505,14 @@ def test_a_balanced_tree_is_that_of_2_means(n, threads):
     row, column = np.nonzero(x)
     vectors = SparseVectors(np.searchsorted(row, np.arange(n + 1)), column.astype(np.int32), x[row, column])
     order, edges = balanced_tree(vectors, 6, 1, 5, threads)
-    halves = naive_halves(x.astype(float), list(range(n)), stream_key(5, 0, 0))
+    halves = naive_halves(x.astype(float), list(range(n)), np.uint64(stream_key(5, 0, 0)))
     assert edges.tolist() == [0, (n + 1) // 2, n]
     assert [set(order[: edges[1]].tolist()), set(order[edges[1] :].tolist())] == [set(half) for half in halves]
     # a level deeper, each half is split by itself, from the order in which it was left
     deeper, deeper_edges = balanced_tree(vectors, 6, 2, 5, threads)
     for node in range(2):
         ids = order[edges[node] : edges[node + 1]].tolist()
-        parts = naive_halves(x.astype(float), ids, stream_key(5, 1, node))
+        parts = naive_halves(x.astype(float), ids, np.uint64(stream_key(5, 1, node)))
         bounds = deeper_edges[2 * node : 2 * node + 3]
         assert [set(deeper[a:b].tolist()) for a, b in pairwise(bounds)] == [set(p) for p in parts]
     leaves, leaf_edges = balanced_tree(vectors, 6, 3, 5, threads)

@@ -196,7 +196,7 @@ class Sampled(Classification):
             has_sparse_rows=len(self.slots.indices) > 0, positives=POSITIVES[objective.positives],
             on_path=self.drawing.candidates == "path", counts_repeats=self.drawing.counts_repeats, n_draws=n_draws,
             keeps_accidental_hits=objective.keeps_accidental_hits,
-            uses_log_expected_count=objective.needs_log_expected_count, uses_score_gain=objective.uses_score_gain,
+            uses_log_expected_count=objective.uses_log_expected_count, uses_score_gain=objective.uses_score_gain,
             one_label=settings.labels == "one", in_turn=objective.kind == "proximal", batch_size=self.batch,
             sum_over=self.sum_over,
         )  # fmt: skip

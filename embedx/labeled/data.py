@@ -1,11 +1,16 @@
 """Labelled data as everything after the readers sees it: features, and the labels of each row."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_matrix
+
+
+def offsets_of(sizes: Any) -> np.ndarray:
+    """Where runs of these sizes begin, and the end of the last: int64 (n + 1,)."""
+    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
 
 
 @dataclass(frozen=True)
@@ -26,22 +31,25 @@ class Labels:
         """How many labels each row has, int64 (n_rows,)."""
         return np.diff(self.offsets)
 
-    def rows(self, chosen: np.ndarray) -> "Labels":
+    @property
+    def row_of_id(self) -> np.ndarray:
+        """The row of each of `ids`, int64."""
+        return np.repeat(np.arange(len(self)), self.n_of_row)
+
+    def rows(self, chosen: np.ndarray | slice) -> "Labels":
         """The labels of these rows, in this order."""
         sizes = self.n_of_row[chosen]
-        offsets = np.concatenate([[0], np.cumsum(sizes)])
-        places = np.repeat(self.offsets[:-1][chosen] - offsets[:-1], sizes) + np.arange(offsets[-1])
-        return Labels(offsets, self.ids[places])
+        offsets = offsets_of(sizes)
+        return Labels(offsets, self.ids[np.repeat(self.offsets[:-1][chosen] - offsets[:-1], sizes) + np.arange(offsets[-1])])
+
+    def where(self, kept: np.ndarray) -> "Labels":
+        """Those of `ids` that are kept: bool, or their ascending places."""
+        return Labels(offsets_of(np.bincount(self.row_of_id[kept], minlength=len(self))), self.ids[kept])
 
     def distinct(self) -> "Labels":
         """Each label once in a row, at its first place."""
-        row = np.repeat(np.arange(len(self)), self.n_of_row)
-        _, first = np.unique(row * (int(self.ids.max(initial=0)) + 1) + self.ids, return_index=True)
-        if len(first) == len(self.ids):
-            return self
-        kept = np.sort(first)
-        offsets = np.concatenate([[0], np.cumsum(np.bincount(row[kept], minlength=len(self)))])
-        return Labels(offsets, self.ids[kept])
+        _, first = np.unique(self.row_of_id * (int(self.ids.max(initial=0)) + 1) + self.ids, return_index=True)
+        return self if len(first) == len(self.ids) else self.where(np.sort(first))
 
     @classmethod
     def single(cls, ids: np.ndarray) -> "Labels":
@@ -51,16 +59,14 @@ class Labels:
     @classmethod
     def of_rows(cls, rows: Sequence[Sequence[int]]) -> "Labels":
         """From one list of ids for each row."""
-        offsets = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)
-        return cls(offsets, np.array([label for row in rows for label in row], dtype=np.int32))
+        return cls(offsets_of([len(row) for row in rows]), np.array([label for row in rows for label in row], dtype=np.int32))
 
 
 class TextRows(NamedTuple):
     """The rows of a text file, before labels and features are those of a `DataSchema`."""
 
     features: csr_matrix  # float32 (n_rows, n_features), not yet sorted
-    offsets: np.ndarray  # int64 (n_rows + 1,), of the labels of each row
-    labels: np.ndarray  # int32: ids, or numbers in `names`
+    labels: Labels  # of ids, or of numbers in `names`
     names: list[bytes]  # the different labels, where they are names
     n_labels: int = 0  # as a header says
     vocabulary: list[str] | None = None  # of the features, in the order in which they first appear, where they are words
@@ -90,4 +96,4 @@ class Labeled:
 
     def rows(self, chosen: np.ndarray) -> "Labeled":
         """These rows, in this order."""
-        return Labeled(self.features[chosen], self.labels.rows(chosen), self.n_labels, self.names, self.vocabulary)
+        return replace(self, features=self.features[chosen], labels=self.labels.rows(chosen))

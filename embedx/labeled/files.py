@@ -1,7 +1,7 @@
 """The files of labelled data, opened: text as chunks of whole lines, binary files as their unpacked bytes.
 
 A few megabytes of compressed data may unpack to any size, so readers count what they keep: more than MAX_SHARE_READ of the
-available memory is an error, and so is a line of more than MOST_LINE_BYTES.
+available memory is an error, and so is a line, with the empty lines before it, of more than MAX_LINE_BYTES.
 """
 
 import io
@@ -11,14 +11,14 @@ from collections.abc import Iterator
 from embedx.errors import EmbedxError, near
 from embedx.text.recipes import recipe_names
 from embedx.text.sources import ROWS, STANDARD_INPUT, Source, is_url, recipe_meant
-from embedx.text.streams import BLOCK_BYTES, ReadAhead, UnpackedReader
+from embedx.text.streams import ReadAhead, UnpackedReader
 from embedx.training.memory import available_memory
 from embedx.training.progress import Progress
 
 UTF8_MARK = b"\xef\xbb\xbf"
 HEAD_BYTES = 512
 MAX_SHARE_READ = 0.5  # of the memory that is available; the parameters and their optimiser need the rest
-MOST_LINE_BYTES = 1 << 25  # a row of two million features; a hundred times what the largest public data sets have
+MAX_LINE_BYTES = 1 << 25  # a row of two million features; a hundred times what the largest public data sets have
 
 
 def source_of(name: str) -> Source:
@@ -60,7 +60,7 @@ class MemoryBudget:
         self.n_bytes = int(MAX_SHARE_READ * available_memory())
 
     def take(self, n_bytes: int) -> None:
-        """So many bytes more are kept; `EmbedxError` if that is too much."""
+        """Count so many bytes more; `EmbedxError` if that is too much."""
         self.n_bytes -= n_bytes
         if self.n_bytes < 0:
             raise EmbedxError(f"{self.name}: takes more than half of the memory there is; give fewer rows, or more memory")
@@ -71,7 +71,7 @@ def one_line(error: BaseException) -> str:
 
 
 class Lines:
-    """Iterates over a text in chunks of whole lines, each ended by b"\\n".
+    """Iterates over a text in chunks of whole lines, each ended by b"\\n", of which the first chunk has one that is not empty.
 
     Empty lines at the end are not among them, but counted in `n_empty_at_end`, unless `keeps_empty` is set before iteration.
     """
@@ -101,68 +101,35 @@ class Lines:
             self.line += chunk.count(b"\n")
 
     def error(self, line: int, message: str) -> EmbedxError:
-        """What is wrong in that line, to be raised."""
+        """An error in that line, to be raised."""
         return EmbedxError(f"{self.name}:{line}: {message}")
 
     def _read(self, source: Source, progress: Progress) -> Iterator[bytes]:
         progress.start("reading", source.size, "B")
-        pieces: list[bytes] = []  # of an incomplete line
-        n_bytes = 0  # of them
-        n_empty = 0  # lines before it, held back as a number because they may be the last
-        is_first = is_head = True
+        rest = bytearray()  # an incomplete line, and empty lines, which are given with the line after them
+        is_first = True
         with ReadAhead([source]) as blocks:
             for _, block, stored in blocks:
-                if is_first:
-                    block = block.removeprefix(UTF8_MARK)
-                    is_first = False
-                end = block.rfind(b"\n") + 1
-                n_bytes += block.find(b"\n") if end else len(block)
-                if n_bytes > MOST_LINE_BYTES:
-                    raise self.error(
-                        self.line + n_empty, f"a line of more than {MOST_LINE_BYTES:,} bytes; is it the right file?"
-                    )
-                if end:
-                    lines = b"".join([*pieces, block[:end]])
-                    pieces = []
-                    n_bytes = len(block) - end
-                    end_of_text = _end_of_text(lines)
-                    if end_of_text and is_head:  # by which the format is known: not of empty lines alone
-                        self._check_before_head(n_empty)
-                        lines, end_of_text, n_empty = b"\n" * n_empty + lines, end_of_text + n_empty, 0
-                        is_head = False
-                    if end_of_text:
-                        yield from _empty_lines(n_empty)
-                        yield lines[:end_of_text]
-                        n_empty = 0
-                    n_empty += lines.count(b"\n", end_of_text)
-                pieces.append(block[end:])
+                rest += block.removeprefix(UTF8_MARK) if is_first else block
+                is_first = False
+                if len(rest) > MAX_LINE_BYTES + len(block):
+                    line = self.line + rest.count(b"\n")
+                    raise self.error(line, f"a line of more than {MAX_LINE_BYTES:,} bytes; is it the right file?")
+                if block.strip(b"\r\n"):
+                    yield from self._whole_lines(rest, rest.rfind(b"\n") + 1)
                 progress.update(stored)
-        last = b"".join(pieces)
-        if not last.strip(b"\r"):
-            if self.keeps_empty:
-                yield from _empty_lines(n_empty + bool(last))
-            else:
-                self.n_empty_at_end = n_empty
-        elif is_head:
-            self._check_before_head(n_empty)
-            yield b"\n" * n_empty + last + b"\n"
-        else:
-            yield from _empty_lines(n_empty)
-            yield last + b"\n"
+        yield from self._whole_lines(rest, len(rest))
+        if not self.keeps_empty:
+            self.n_empty_at_end = rest.count(b"\n")
+        elif rest:
+            yield bytes(rest) if rest.endswith(b"\n") else bytes(rest) + b"\n"
         progress.finish()
 
-    def _check_before_head(self, n_empty: int) -> None:
-        if n_empty > MOST_LINE_BYTES:
-            raise self.error(n_empty + 1, f"the first line that is not empty, after {n_empty:,}; is it the right file?")
-
-
-def _end_of_text(lines: bytes) -> int:
-    """Where the last line ends that is not empty; 0 if there is none."""
-    n = len(lines.rstrip(b"\r\n"))
-    return lines.index(b"\n", n) + 1 if n else 0
-
-
-def _empty_lines(n: int) -> Iterator[bytes]:
-    """So many of them, some at a time."""
-    for start in range(0, n, BLOCK_BYTES):
-        yield b"\n" * min(BLOCK_BYTES, n - start)
+    def _whole_lines(self, text: bytearray, end: int) -> Iterator[bytes]:
+        """Takes the lines of text[:end] off it, up to the last one that is not empty."""
+        n = len(text[:end].rstrip(b"\r\n"))
+        if n:
+            n = text.find(b"\n", n) + 1 or len(text)
+            lines = bytes(text[:n])
+            del text[:n]
+            yield lines if lines.endswith(b"\n") else lines + b"\n"

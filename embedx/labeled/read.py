@@ -13,20 +13,18 @@ Dense and .npz files need a file of labels: .npy or IDX integers, an indicator m
 Text may be compressed (.gz, .bz2, .xz, .zst), remote, or standard input.
 """
 
-import array
 import os
 import re
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_matrix, issparse
+from scipy.sparse import issparse
 
 from embedx.errors import EmbedxError
-from embedx.labeled.arrays import check_finite, features_in, is_binary, label_ids_in, read_array
-from embedx.labeled.data import Labeled, Labels
+from embedx.labeled.arrays import check_finite, features_in, is_binary, labels_in, read_array
+from embedx.labeled.data import Labeled, Labels, TextRows, offsets_of
 from embedx.labeled.digits import GENERATED, named
 from embedx.labeled.files import Lines, head_of, source_of
 from embedx.labeled.schema import MAX_IDS, DataSchema, Numbering, decoded, read_label_names, read_names, settled
@@ -62,7 +60,7 @@ def read(
 
 def read_training(source: str, labels: str | None = None, *, progress: Progress = SILENT) -> tuple[Labeled, DataSchema]:
     """What `read` gives, which must have labels, and what test data are read like."""
-    data, known = _read(source, labels, progress, None)
+    data, known = _read(source, labels, progress, None, False)
     if not len(data.labels.ids):
         raise EmbedxError(f"{source}: no row has a label; name the file of the labels with --train-labels")
     return data, known
@@ -92,16 +90,13 @@ def with_names(data: Labeled, known: DataSchema, names: Sequence[str], file: str
     return replace(data, labels=labels, n_labels=n_labels, names=known.names), known
 
 
+def check_there(source: str) -> None:
+    """Raise `EmbedxError` if there are no data of that name, before anything else is read."""
+    if source != GENERATED:
+        source_of(_split_named(source)[0])
+
+
 def _read(
-    source: str, labels: str | None, progress: Progress, like: DataSchema | None, keeps_empty: bool = False
-) -> tuple[Labeled, DataSchema]:
-    try:
-        return _read_all(source, labels, progress, like, keeps_empty)
-    except MemoryError as error:  # where less may be had than is free, as by `ulimit -v`
-        raise EmbedxError(f"{source}: takes more memory than may be had; give fewer rows, or more memory") from error
-
-
-def _read_all(
     source: str, labels: str | None, progress: Progress, like: DataSchema | None, keeps_empty: bool
 ) -> tuple[Labeled, DataSchema]:
     if source == labels == STANDARD_INPUT:
@@ -110,20 +105,15 @@ def _read_all(
         data = pair[0 if like is None else 1]
         return data, like or DataSchema(data.n_features, data.n_labels, data.names)
     name, split, column = _split_named(source)
-    data, known = _features(name, progress, like, keeps_empty)
-    if labels is not None:
-        if len(data.labels.ids):
-            raise EmbedxError(f"{name}: has labels of its own; leave out the file of labels, {labels}")
-        data, known = _with_labels(data, known, labels, progress, like)
-    if split:
-        data = data.rows(_split_rows(split, column, data))
-    return data, known
-
-
-def check_there(source: str) -> None:
-    """Raise `EmbedxError` if there are no data of that name, before anything else is read."""
-    if source != GENERATED:
-        source_of(_split_named(source)[0])
+    try:
+        data, known = _rows_of(name, progress, like, keeps_empty)
+        if labels is not None:
+            if len(data.labels.ids):
+                raise EmbedxError(f"{name}: has labels of its own; leave out the file of labels, {labels}")
+            data, known = _with_labels(data, known, labels, progress, like)
+        return data.rows(_split_rows(split, column, len(data))) if split else data, known
+    except MemoryError as error:  # where less may be had than is free, as by `ulimit -v`
+        raise EmbedxError(f"{source}: takes more memory than may be had; give fewer rows, or more memory") from error
 
 
 def _split_named(source: str) -> tuple[str, str, int]:
@@ -136,65 +126,54 @@ def _split_named(source: str) -> tuple[str, str, int]:
     return match["data"], match["split"], int(match["column"] or 1)
 
 
-def _features(name: str, progress: Progress, like: DataSchema | None, keeps_empty: bool) -> tuple[Labeled, DataSchema]:
-    """The rows of one file, and what is known after it."""
+def _rows_of(name: str, progress: Progress, like: DataSchema | None, keeps_empty: bool) -> tuple[Labeled, DataSchema]:
+    """The rows of one file, with the features of the training data, and what is known after it."""
     source = source_of(name)
     head = head_of(source)
     if is_binary(head):
         features = features_in(name, read_array(source, head, progress))
-        none = Labels(np.zeros(features.shape[0] + 1, np.int64), np.empty(0, np.int32))
-        return _finished(name, features, none, DataSchema(features.shape[1], 0), like, progress)
-    if head and IDX_NAME.search(os.path.basename(name)):
+        labels = Labels(np.zeros(features.shape[0] + 1, np.int64), np.empty(0, np.int32))
+        known = like or DataSchema(features.shape[1], 0)
+    elif head and IDX_NAME.search(os.path.basename(name)):
         raise EmbedxError(f"{name}: no IDX file: it begins with {head[:4].hex(' ')}, not 00 00 TYPE DIMENSIONS; fetch it again")
-    lines = Lines(source, progress)
-    has_header = HEADER.fullmatch(lines.first_line) is not None
-    lines.keeps_empty = keeps_empty and not has_header
-    if like and like.vocabulary is not None and has_header:
-        raise EmbedxError(f"{name}: features are numbered, but those of the training data are words; give lines of words")
-    by_name = like.by_name if like else not has_header
-    if (like and like.vocabulary is not None) or is_fasttext(lines):
-        if like and like.vocabulary is None:
-            raise EmbedxError(f"{name}: features are words, but those of the training data are numbered; write ID:VALUE")
-        rows, by_name = read_bags(lines, like.vocabulary if like else None), True
-    elif has_header:
-        rows = read_xc(lines, by_name)
     else:
-        check_libsvm(lines)
-        rows = read_libsvm(lines, like.first_feature if like else None, by_name)
-    ids, names, n_labels = rows.labels, None, rows.n_labels
-    if by_name:
-        id_of, names = settled(rows.names, like.by_name if like else True, like.names if like else None, name)
-        ids, n_labels = id_of[ids], len(names or [])
-    known = DataSchema(rows.features.shape[1], n_labels, names, rows.vocabulary, by_name, rows.first_feature)
-    return _finished(name, rows.features, Labels(rows.offsets, ids), known, like, progress)
-
-
-def _finished(
-    name: str, features: Any, labels: Labels, known: DataSchema, like: DataSchema | None, progress: Progress
-) -> tuple[Labeled, DataSchema]:
-    """In the form that is promised, and with the features of the training data."""
+        rows, by_name = _text_rows(Lines(source, progress), like, keeps_empty)
+        features, labels, names, n_labels = rows.features, rows.labels, None, rows.n_labels
+        if by_name:
+            id_of, names = settled(rows.names, like.by_name if like else True, like.names if like else None, name)
+            labels, n_labels = Labels(labels.offsets, id_of[labels.ids]), len(names or [])
+        known = like or DataSchema(features.shape[1], n_labels, names, rows.vocabulary, by_name, rows.first_feature)
     if issparse(features):
-        if like:
-            features = _cut(name, features, like.n_features, progress)
         n_values = features.nnz
+        features.resize(features.shape[0], known.n_features)
+        if dropped := n_values - features.nnz:
+            progress.note(
+                f"{name}: {dropped:,} values dropped, whose feature ids are not below {known.n_features:,} as in the training "
+                "data"
+            )
         features.sum_duplicates()
-        if features.nnz < n_values:  # sums may be too large
-            check_finite(name, features.data)
-    elif like and features.shape[1] != like.n_features:
-        raise EmbedxError(f"{name}: {features.shape[1]} features, but the training data have {like.n_features}; give the same")
-    known = like or known
+        check_finite(name, features.data)  # sums may be too large
+    elif features.shape[1] != known.n_features:
+        raise EmbedxError(f"{name}: {features.shape[1]} features, but the training data have {known.n_features}; give the same")
     return Labeled(features, labels.distinct(), known.n_labels, known.names, known.vocabulary), known
 
 
-def _cut(name: str, features: csr_matrix, n_features: int, progress: Progress) -> csr_matrix:
-    """With this many features: those beyond are dropped."""
-    n_values = features.nnz
-    features.resize(features.shape[0], n_features)
-    if dropped := n_values - features.nnz:
-        progress.note(
-            f"{name}: {dropped:,} values dropped, whose feature ids are not below {n_features:,} as in the training data"
-        )
-    return features
+def _text_rows(lines: Lines, like: DataSchema | None, keeps_empty: bool) -> tuple[TextRows, bool]:
+    """The rows of a text, and whether it says labels by name."""
+    has_header = HEADER.fullmatch(lines.first_line) is not None
+    lines.keeps_empty = keeps_empty and not has_header
+    has_words = is_fasttext(lines) or bool(like and like.vocabulary is not None and not has_header)
+    if like and has_words != (like.vocabulary is not None):
+        kinds = "words", "ID:VALUE"
+        here, there = kinds if has_words else kinds[::-1]
+        raise EmbedxError(f"{lines.name}: features are {here}, but those of the training data are {there}; give the same kind")
+    if has_words:
+        return read_bags(lines, like.vocabulary if like else None), True
+    by_name = like.by_name if like else not has_header
+    if has_header:
+        return read_xc(lines, by_name), by_name
+    check_libsvm(lines)
+    return read_libsvm(lines, like.first_feature if like else None, by_name), by_name
 
 
 def _with_labels(
@@ -204,56 +183,54 @@ def _with_labels(
     source = source_of(file)
     head = head_of(source)
     names = like.names if like else None
-    by_name = like.by_name if like else False
+    by_name = like.by_name if like else None
+    n_labels = 0
     if is_binary(head):
-        offsets, ids, n_labels = label_ids_in(file, read_array(source, head, progress))
-        if by_name:
-            found, places = np.unique(ids, return_inverse=True)
-            ids = settled([b"%d" % label for label in found.tolist()], by_name, names, file)[0][places]
+        labels, n_labels = labels_in(file, read_array(source, head, progress))
+        found, ids = np.unique(labels.ids, return_inverse=True)
+        words, by_name = [b"%d" % label for label in found.tolist()], bool(by_name)
+        labels = Labels(labels.offsets, ids)
     else:
-        offsets, numbers, found_names = _label_lines(Lines(source, progress), len(data))
-        id_of, names = settled(found_names, like.by_name if like else None, names, file)
-        ids = id_of[numbers]
-        by_name = names is not None
-        n_labels = len(names) if names is not None else int(ids.max(initial=-1)) + 1
-    if len(offsets) - 1 != len(data):
-        raise EmbedxError(f"{file}: labels of {len(offsets) - 1} rows, but the features have {len(data)}; are they of one set?")
-    known = like or replace(known, n_labels=max(n_labels, known.n_labels), names=names, by_name=by_name)
-    labels = Labels(offsets, ids).distinct()
-    return Labeled(data.features, labels, known.n_labels, known.names, known.vocabulary), known
+        labels, words = _label_lines(Lines(source, progress), len(data))
+    id_of, names = settled(words, by_name, names, file)
+    labels = Labels(labels.offsets, id_of[labels.ids])
+    if len(labels) != len(data):
+        raise EmbedxError(f"{file}: labels of {len(labels)} rows, but the features have {len(data)}; are they of one set?")
+    if like is None:
+        n_labels = max(n_labels, known.n_labels, int(labels.ids.max(initial=-1)) + 1)
+        known = replace(known, n_labels=n_labels, names=names, by_name=names is not None)
+    return replace(data, labels=labels.distinct(), n_labels=known.n_labels, names=known.names), known
 
 
-def _label_lines(lines: Lines, n_rows: int) -> tuple[np.ndarray, np.ndarray, list[bytes]]:
-    """(offsets, numbers, different labels) of a text with a line of labels for each row, which may be empty."""
+def _label_lines(lines: Lines, n_rows: int) -> tuple[Labels, list[bytes]]:
+    """Numbers of the different labels, and these, of a text with a line of labels for each row, which may be empty."""
     numbering = Numbering(lines.budget)
     numbers: list[np.ndarray] = []
-    ends = [np.zeros(1, np.int64)]
-    n_read = 0
+    sizes: list[np.ndarray] = []
     for chunk in lines:
         decoded(lines, chunk)
         rows = [line.split() for line in chunk.replace(b",", b" ").split(b"\n")[:-1]]
-        n_read += len(rows)
         numbers.append(np.fromiter(map(numbering.__getitem__, chain.from_iterable(rows)), np.int32))
-        ends.append(ends[-1][-1] + np.cumsum(np.fromiter(map(len, rows), np.int64)))
-        lines.budget.take(numbers[-1].nbytes + ends[-1].nbytes)
-    ends.append(np.repeat(ends[-1][-1:], max(min(n_rows - n_read, lines.n_empty_at_end), 0)))
-    return np.concatenate(ends), np.concatenate(numbers), list(numbering)
+        sizes.append(np.fromiter(map(len, rows), np.int64))
+        lines.budget.take(numbers[-1].nbytes + sizes[-1].nbytes)
+    n_blank = min(n_rows - sum(map(len, sizes)), lines.n_empty_at_end)
+    sizes.append(np.zeros(max(n_blank, 0), np.int64))
+    return Labels(offsets_of(np.concatenate(sizes)), np.concatenate(numbers)), list(numbering)
 
 
-def _split_rows(file: str, column: int, data: Labeled) -> np.ndarray:
+def _split_rows(file: str, column: int, n_rows: int) -> np.ndarray:
     """The rows of the data, from 0, that a column of a split file names from 1."""
     lines = Lines(source_of(file), SILENT)
-    n_rows = len(data)
-    row_bytes = 8 + (8 * data.features.nnz if data.is_sparse else data.features.nbytes) // max(n_rows, 1)
-    rows: array.array[int] = array.array("q")
+    rows: list[int] = []
     for chunk in lines:
-        lines.budget.take(row_bytes * chunk.count(b"\n"))  # a row may be named again and again
+        lines.budget.take(36 * chunk.count(b"\n"))
         for number, line in enumerate(chunk.split(b"\n")[:-1], lines.line):
-            words = line.split()
-            if not 1 <= column <= len(words):
-                raise lines.error(number, f"no column {column}, there are {len(words)}; choose one of them after the colon")
-            word = words[column - 1].decode("utf-8", "replace")
-            if not (word.isdecimal() and len(word) < 20 and 1 <= int(word) <= n_rows):
-                raise lines.error(number, f'"{word}" is no row of the data, which has rows 1 to {n_rows}; is it their split?')
-            rows.append(int(word) - 1)
-    return np.frombuffer(rows, np.int64)
+            word = b"".join(line.split()[column - 1 : column] if column else [])
+            row = int(word) if word.isdigit() and len(word) < 20 else 0
+            if not 1 <= row <= n_rows:
+                said = word.decode("utf-8", "replace")
+                raise lines.error(
+                    number, f'column {column} is "{said}", no row of the data, which has rows 1 to {n_rows}; is it their split?'
+                )
+            rows.append(row - 1)
+    return np.array(rows, np.int64)

@@ -16,21 +16,15 @@ def chosen_labels(labels: Labels, rule: str) -> Labels:
     """The labels that count: the first of each row, that with the lowest id, or all ("one" chooses again at each visit)."""
     if rule not in ("first", "lowest-id"):
         return labels
-    rows = np.flatnonzero(labels.n_of_row)
-    starts = labels.offsets[:-1][rows]
-    ids = labels.ids[starts] if rule == "first" else np.minimum.reduceat(labels.ids, starts) if len(rows) else labels.ids
-    offsets = np.concatenate([[0], np.cumsum(labels.n_of_row > 0)]).astype(np.int64)
-    return Labels(offsets, np.asarray(ids, dtype=np.int32))
+    starts = labels.offsets[:-1][labels.n_of_row > 0]
+    if rule == "first":
+        return labels.where(starts)
+    return labels.where(np.lexsort((labels.ids, labels.row_of_id))[starts])
 
 
 def known_labels(labels: Labels, counts: np.ndarray) -> Labels:
     """Without the labels that no training row has; counts int64 (n_labels,)."""
-    seen = np.zeros(len(labels.ids), dtype=bool)
-    within = labels.ids < len(counts)
-    seen[within] = counts[labels.ids[within]] > 0
-    row = np.repeat(np.arange(len(labels)), labels.n_of_row)
-    offsets = np.concatenate([[0], np.cumsum(np.bincount(row[seen], minlength=len(labels)))])
-    return Labels(offsets, labels.ids[seen])
+    return labels.where(np.isin(labels.ids, np.flatnonzero(counts)))
 
 
 def column_maxima(features: Any) -> np.ndarray:

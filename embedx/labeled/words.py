@@ -5,7 +5,7 @@ from itertools import chain
 import numpy as np
 from scipy.sparse import csr_matrix, vstack
 
-from embedx.labeled.data import TextRows
+from embedx.labeled.data import Labels, TextRows, offsets_of
 from embedx.labeled.files import Lines, MemoryBudget
 from embedx.labeled.schema import WORD_BYTES, decoded
 
@@ -65,15 +65,15 @@ def read_bags(lines: Lines, vocabulary: list[str] | None) -> TextRows:
     vocabulary = [word.decode("utf-8") for word in known.words] if vocabulary is None else vocabulary
     for each in counted:
         each.resize(each.shape[0], len(vocabulary))
-    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.concatenate(sizes))])
+    labels = Labels(offsets_of(np.concatenate(sizes)), np.concatenate(numbers))
     found = [label.removeprefix(PREFIX) for label in known.labels]
-    return TextRows(vstack(counted, "csr"), offsets, np.concatenate(numbers), found, vocabulary=vocabulary)
+    return TextRows(vstack(counted, "csr"), labels, found, vocabulary=vocabulary)
 
 
 def _counts(tokens: np.ndarray, row_of: np.ndarray, n_rows: int, n_words: int) -> csr_matrix:
     """How often each word stands in each row; float32."""
     is_word = tokens >= 0
-    ends = np.concatenate([[0], np.cumsum(np.bincount(row_of[is_word], minlength=n_rows))])
-    counts = csr_matrix((np.ones(ends[-1], np.float32), tokens[is_word], ends), shape=(n_rows, n_words))
+    offsets = offsets_of(np.bincount(row_of[is_word], minlength=n_rows))
+    counts = csr_matrix((np.ones(offsets[-1], np.float32), tokens[is_word], offsets), shape=(n_rows, n_words))
     counts.sum_duplicates()
     return counts

@@ -62,9 +62,10 @@ def table() -> list[tuple[str, ...]]:
 
 def needs(objective: type[Objective]) -> str:
     """What an objective needs beside the scores, in words."""
+    uses_chance = objective(objective.Settings()).uses_log_expected_count
     found = [
         ("a tree", "path" in objective.candidates),
-        ("the chance of each draw", "drawn" in objective.candidates and objective.uses_log_expected_count),
+        ("the chance of each draw", "drawn" in objective.candidates and uses_chance),
         (f"{_count(objective.state_width, 'number')} kept for each input", objective.state_width),
         (f"{_count(objective.uniforms_width, 'random number')} for each example", objective.uniforms_width),
         ("the length of the input vector", objective.uses_score_gain),

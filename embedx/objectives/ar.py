@@ -21,8 +21,7 @@ import dataclasses
 import numpy as np
 
 from embedx.kernels.compiled import kernel
-from embedx.objectives.contract import Objective, SampledSettings
-from embedx.objectives.parts import double_sum, double_sum_of_gaps, log_sums, optimal_log_sum, positive
+from embedx.objectives.parts import AugmentSettings, LocalObjective, double_sum, double_sum_of_gaps, log_sums, positive
 from embedx.settings import param
 
 
@@ -55,42 +54,21 @@ def coefficients(batch, state, constants, n_examples, n, lr):
 
 
 @dataclasses.dataclass(frozen=True)
-class AugmentSettings(SampledSettings):
+class SoftmaxAugmentSettings(AugmentSettings):
     """Settings of augment and reduce for the softmax."""
 
-    augment: str = param(
-        "utility",
-        "local variable of an input: `utility`, valid for any data; `noise`, as in the paper, valid where an "
-        "input always has the same positive",
-        choices=("utility", "noise"),
-    )
-    local_decay: float = param(0.9, "the local step size is (1 + updates)^-local_decay", at_least=0.0, at_most=1.0)
     threshold: float = param(
         1.0, "nats that the log normaliser may be below the largest score seen; 1e9 is no limit, as in the paper", at_least=0.0
     )
 
 
-class AugmentReduce(Objective):
+class AugmentReduce(LocalObjective):
     name = "ar"
     title = "augment and reduce"
     paper = "Ruiz et al. 2018"
     formula = "u - z_y - 1 + e^-u (e^z_y + sum_k e^x_k), x_k = z_k - log(m q_k)"
     advice = "probabilities of a softmax over many classes, each input seen many times; the likeliest held-out text"
-    Settings = AugmentSettings
+    Settings = SoftmaxAugmentSettings
     coefficients = staticmethod(coefficients)
     word_defaults = {"block_size": 32, "optimizer": "adagrad"}
-    stable = True
-    unbiased = True
-    bound = True
-    state_width = 1
-
-    @property
-    def merges_pairs(self) -> bool:
-        return bool(self.settings.augment == "utility")
-
-    def constants(self, n_draws: int, n_classes: int) -> np.ndarray:
-        relative = self.settings.augment == "noise"
-        return np.array([relative, self.settings.threshold, self.settings.local_decay], dtype=np.float32)
-
-    def optimal_state(self, z: np.ndarray, label: np.ndarray) -> np.ndarray:
-        return optimal_log_sum(z, label, relative=self.settings.augment == "noise")
+    in_kernel = ("threshold", "local_decay")

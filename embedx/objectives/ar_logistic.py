@@ -13,22 +13,14 @@ steps are at most 1 long.
 """
 
 import numpy as np
-from numba.extending import register_jitable
 
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.maths import sigmoid, softplus
 from embedx.objectives import utility
-from embedx.objectives.contract import Objective
 from embedx.objectives.parts import best_positive, log_sigmoid, log_sums, n_positives, positive, rivals
+from embedx.objectives.utility import lead
 
 _ONE, _TWO = np.float32(1), np.float32(2)
-
-
-@register_jitable
-def lag(batch, e, k, t):
-    """How far score k is ahead of t; 0 where it does not compete, for it may be anything."""
-    z, label, sample_count = batch.z, batch.label, batch.sample_count
-    return z[e, k] - t if label[e, k] + sample_count[e, k] > 0 else np.float32(0)
 
 
 @kernel_part
@@ -37,7 +29,7 @@ def joint_slope(batch, e, n, n_labels, t):
     z, label = batch.z, batch.label
     slope = z.dtype.type(0)
     for k in range(n):
-        win = sigmoid(lag(batch, e, k, t))
+        win = sigmoid(-lead(batch, e, k, t))
         slope += rivals(batch, e, k, n_labels) * win + label[e, k] * (_TWO * win - _ONE)
     return slope / n_labels
 
@@ -50,7 +42,7 @@ def first_law(batch, e, n, n_labels):
     t = estimate + softplus(best_positive(batch, e, n) - estimate)
     bend = z.dtype.type(0)
     for k in range(n):
-        win = sigmoid(lag(batch, e, k, t))
+        win = sigmoid(-lead(batch, e, k, t))
         bend += (rivals(batch, e, k, n_labels) + _TWO * label[e, k]) * win * (_ONE - win)
     return t, 1 / np.sqrt(_TWO * bend / n_labels)
 
@@ -83,7 +75,7 @@ def coefficients(batch, state, constants, n_examples, n, lr):
         pull, fit = z.dtype.type(0), z.dtype.type(0)
         for k in range(n):
             weight = rivals(batch, e, k, n_labels)
-            gap = lag(batch, e, k, t)
+            gap = -lead(batch, e, k, t)
             fit += (weight + label[e, k]) * softplus(gap) + label[e, k] * softplus(-gap)
             win = sigmoid(gap)
             pull += weight * win
@@ -94,37 +86,18 @@ def coefficients(batch, state, constants, n_examples, n, lr):
     return total
 
 
-class AugmentReduceLogistic(Objective):
+class AugmentReduceLogistic(utility.UtilityObjective):
     name = "ar-logistic"
     title = "augment and reduce, multinomial logistic"
     paper = "Ruiz et al. 2018"
     formula = "-E_t[log s(t - z_y) s(z_y - t) + sum_k log s(t - z_k) / (m q_k)] - H[t]"
     advice = "logistic noise instead of Gumbel's: tails on both sides, so that a class far behind keeps a chance"
-    Settings = utility.UtilitySettings
     coefficients = staticmethod(coefficients)
-    word_defaults = {"block_size": 32, "learning_rate": 1.0}
-    stable = True
-    unbiased = True
-    state_width = 2
-    uniforms_width = 2
 
-    @property
-    def merges_pairs(self) -> bool:
-        return bool(self.settings.augment == "utility")
-
-    def constants(self, n_draws: int, n_classes: int) -> np.ndarray:
-        return np.asarray(self.settings.constants())
-
-    def optimal_state(self, z: np.ndarray, label: np.ndarray) -> np.ndarray:
-        """Found numerically, to some ten digits."""
+    def optimal_law(self, z: np.ndarray, label: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         x = np.linspace(-40, 40, 161)
         weight = 0.5 * np.exp(log_density(x))
-        location, scale = utility.optimal_law(
-            z, label, z.max(axis=1), x, weight, lambda gap: -np.tanh(gap / 2), lambda gap: np.exp(log_sigmoid(-gap))
-        )
-        if self.settings.augment == "noise":
-            location -= z[np.arange(len(z)), label.argmax(axis=1)]
-        return np.column_stack([location, utility.unscaled(scale)])
+        return utility.optimal_law(z, label, x, weight, lambda gap: -np.tanh(gap / 2), lambda gap: np.exp(log_sigmoid(-gap)))
 
     def log_probability(self, z: np.ndarray, log_noise: np.ndarray) -> np.ndarray:
         """By quadrature. The tails fall like e^-|t|, hence the wide range; so does the chance of a class far behind."""

@@ -14,23 +14,15 @@ than about 2 m / (K |h|²) diverge.
 """
 
 import numpy as np
-from numba.extending import register_jitable
 from scipy import special
 
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.maths import hazard, log_ndtr, log_normal_density, ndtri, softplus
 from embedx.objectives import utility
-from embedx.objectives.contract import Objective
 from embedx.objectives.parts import best_positive, n_positives, positive, rivals
+from embedx.objectives.utility import lead
 
 LOG_TAU_E_HALF = np.float32(0.5 * np.log(2 * np.pi) + 0.5)  # the entropy of a standard normal
-
-
-@register_jitable
-def lead(batch, e, k, t):
-    """How far t is ahead of score k; 0 where that does not compete, for its score may be anything."""
-    z, label, sample_count = batch.z, batch.label, batch.sample_count
-    return t - z[e, k] if label[e, k] + sample_count[e, k] > 0 else np.float32(0)
 
 
 @kernel_part
@@ -107,35 +99,17 @@ def coefficients(batch, state, constants, n_examples, n, lr):
     return total
 
 
-class AugmentReduceProbit(Objective):
+class AugmentReduceProbit(utility.UtilityObjective):
     name = "ar-probit"
     title = "augment and reduce, multinomial probit"
     paper = "Ruiz et al. 2018"
     formula = "-E_t[log phi(t - z_y) + sum_k log Phi(t - z_k) / (m q_k)] - H[t]"
     advice = "normal noise instead of Gumbel's: thin tails, so that a class far behind has no chance"
-    Settings = utility.UtilitySettings
     coefficients = staticmethod(coefficients)
-    word_defaults = {"block_size": 32, "learning_rate": 1.0}
-    stable = True
-    unbiased = True
-    state_width = 2
-    uniforms_width = 2
 
-    @property
-    def merges_pairs(self) -> bool:
-        return bool(self.settings.augment == "utility")
-
-    def constants(self, n_draws: int, n_classes: int) -> np.ndarray:
-        return np.asarray(self.settings.constants())
-
-    def optimal_state(self, z: np.ndarray, label: np.ndarray) -> np.ndarray:
-        """Found numerically, to some ten digits."""
+    def optimal_law(self, z: np.ndarray, label: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         x, weight = np.polynomial.hermite_e.hermegauss(48)
-        weight /= weight.sum()
-        location, scale = utility.optimal_law(z, label, z.max(axis=1), x, weight, np.negative, hazards)
-        if self.settings.augment == "noise":
-            location -= z[np.arange(len(z)), label.argmax(axis=1)]
-        return np.column_stack([location, utility.unscaled(scale)])
+        return utility.optimal_law(z, label, x, weight / weight.sum(), np.negative, hazards)
 
     def log_probability(self, z: np.ndarray, log_noise: np.ndarray) -> np.ndarray:
         """By quadrature. A class far behind wins, if it does, with t about half way, hence where the nodes begin, and its log p

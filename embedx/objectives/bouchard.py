@@ -14,9 +14,11 @@ optimum, with a loss at most 1 larger.
 import numpy as np
 
 from embedx.kernels.compiled import kernel
-from embedx.kernels.maths import exp, sigmoid, softplus
+from embedx.kernels.maths import sigmoid, softplus
 from embedx.objectives.contract import Objective, SampledSettings
-from embedx.objectives.parts import log_sums, n_positives, rate, stands_for
+from embedx.objectives.parts import log_sigmoid, log_sums, n_positives, rate, stands_for
+
+BISECTIONS = 60
 
 
 @kernel
@@ -49,49 +51,6 @@ def coefficients(batch, state, constants, n_examples, n, lr):
     return total
 
 
-@kernel
-def optimal_alpha(z, alpha):
-    """Overwrite alpha[e] by the root of S = Σ_k σ(z[e, k] - alpha) = 1, for float64 z with at least two columns.
-
-    With t the largest score it is the root of log Σ_(k≠t) σ(z_k - alpha) - log σ(alpha - z_t), which falls at a rate between
-    0 and 2 and is nearly straight: Newton's method needs a handful of steps. At the second largest score S is at least 1, at
-    log Σ e^z at most 1; a step that leaves what is known to hold the root is replaced by halving it.
-    """
-    for e in range(z.shape[0]):
-        top = 0
-        for k in range(z.shape[1]):
-            top = k if z[e, k] > z[e, top] else top
-        low = -np.inf
-        for k in range(z.shape[1]):
-            low = max(low, z[e, k] if k != top else -np.inf)
-        mass = 0.0
-        for k in range(z.shape[1]):
-            mass += exp(z[e, k] - low) if k != top else 0.0
-        middle = (z[e, top] + low + np.log(mass)) / 2  # the root where all σ are tails
-        alpha[e, 0] = middle
-        if z[e, top] - low - np.log(mass) > 60:  # then they are, within e^-30
-            continue
-        high = z[e, top] + np.log1p(mass * exp(low - z[e, top]))
-        for _ in range(64):
-            others, slope = 0.0, 0.0
-            for k in range(z.shape[1]):
-                inside = sigmoid(z[e, k] - alpha[e, 0]) if k != top else 0.0
-                others += inside
-                slope += inside * (1 - inside)
-            own = sigmoid(alpha[e, 0] - z[e, top])
-            gap = np.log(others / own)
-            if gap > 0:
-                low = alpha[e, 0]
-            else:
-                high = alpha[e, 0]
-            step = gap / (slope / others + 1 - own)
-            alpha[e, 0] += step
-            if abs(step) < 1e-9:  # and the error its square
-                break
-            if not low <= alpha[e, 0] <= high:
-                alpha[e, 0] = (low + high) / 2
-
-
 class Bouchard(Objective):
     name = "bouchard"
     title = "Bouchard's bound"
@@ -102,16 +61,20 @@ class Bouchard(Objective):
     coefficients = staticmethod(coefficients)
     word_defaults = {"block_size": 32}
     noise = "uniform"
-    stable = True
     unbiased = True
     bound = True
     merges_pairs = True
     state_width = 1
 
     def optimal_state(self, z: np.ndarray, label: np.ndarray) -> np.ndarray:
-        """alpha where S(alpha) = 1."""
+        """alpha where S(alpha) = 1, by bisection between the second largest score and log Σ e^z."""
         if z.shape[1] == 1:
             return z - 37.0  # the bound is exact at -∞; here it is within 1e-16
-        alpha = np.zeros((len(z), 1))
-        optimal_alpha(np.ascontiguousarray(z, dtype=np.float64), alpha)
-        return alpha
+        z = np.sort(z.astype(np.float64), axis=1)
+        others, top = z[:, :-1], z[:, -1:]
+        low, high = others[:, -1:], top + np.log(np.exp(z - top).sum(axis=1, keepdims=True))
+        for _ in range(BISECTIONS):
+            alpha = (low + high) / 2
+            is_low = np.exp(log_sigmoid(others - alpha)).sum(axis=1, keepdims=True) > np.exp(log_sigmoid(alpha - top))
+            low, high = np.where(is_low, alpha, low), np.where(is_low, high, alpha)
+        return np.asarray((low + high) / 2)

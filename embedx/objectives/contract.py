@@ -111,11 +111,10 @@ class Objective(abc.ABC):
     separable: ClassVar[bool] = False  # a coefficient depends on its own candidate alone
     sparse_gradient: ClassVar[bool] = False  # among all rows most coefficients are exactly 0
     pairs_as_set: ClassVar[bool] = False  # takes the positives of an input in a block of text as a set; see above
-    stable: ClassVar[bool] = False  # finite at any score
+    stable: ClassVar[bool] = True  # finite at any score
     unbiased: ClassVar[bool] = False  # at a fixed state, expected coefficients over draws are those of sampler "all"
     ranks_by_score: ClassVar[bool] = True  # classes in order of their scores are in order of `log_probability`
     adds_log_noise: ClassVar[bool] = False  # `log_probability` adds the log of the noise to the scores
-    uses_log_expected_count: ClassVar[bool] = True  # False: it need not be filled, at default settings
     uses_score_gain: ClassVar[bool] = False  # True: it must be filled
     # Settings that suit it better than the task's own, its own settings among them: of classification, for each kind of input
     # if need be (`ByInput`), with rates for inputs of length 1; and of skip-gram.
@@ -180,9 +179,9 @@ class Objective(abc.ABC):
         return int(getattr(self.settings, "negatives", 0))
 
     @property
-    def needs_log_expected_count(self) -> bool:
-        """Whether it must be filled, at these settings."""
-        return self.uses_log_expected_count
+    def uses_log_expected_count(self) -> bool:
+        """Whether it must be filled."""
+        return True
 
     @property
     def wants_order(self) -> bool:

@@ -62,7 +62,6 @@ class HierarchicalSoftmax(Objective):
     word_defaults = {"learning_rate": 1.0, "hierarchy": "huffman"}
     label_settings = ("hierarchy",)
     candidates = ("path",)
-    stable = True
     ranks_by_score = False
     merges_pairs = True
     uses_log_expected_count = False

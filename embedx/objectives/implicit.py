@@ -51,16 +51,15 @@ import numpy as np
 
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.maths import lambert_w_exp, log, moved_lambert_w
-from embedx.objectives.contract import Objective
 from embedx.objectives.parts import (
     LARGEST_EXPONENT,
     LOWEST,
     DoubleSumSettings,
+    LocalObjective,
     best_positive,
     importance,
     log_sums,
     n_positives,
-    optimal_log_sum,
     positive,
 )
 
@@ -219,7 +218,7 @@ def coefficients(batch, state, constants, n_examples, n, lr):
     return total
 
 
-class Implicit(Objective):
+class Implicit(LocalObjective):
     name = "implicit"
     title = "proximal steps on the double sum"
     paper = "ours; that of Fagan & Iyengar 2018 is `--set double-sum=proposed`"
@@ -230,17 +229,5 @@ class Implicit(Objective):
     label_defaults = {"optimizer": "sgd", "batch_size": 1, "learning_rate": 1.0}  # at 3.0 it is overconfident
     word_defaults = {"optimizer": "rowwise-adagrad", "learning_rate": 1.5, "block_size": 16, "draws": 64}
     kind = "proximal"
-    stable = True
-    bound = True
+    unbiased = False
     uses_score_gain = True
-    state_width = 1
-
-    @property
-    def merges_pairs(self) -> bool:
-        return bool(self.settings.double_sum == "raman")
-
-    def constants(self, n_draws: int, n_classes: int) -> np.ndarray:
-        return np.array([self.settings.double_sum == "proposed"], dtype=np.float32)
-
-    def optimal_state(self, z: np.ndarray, label: np.ndarray) -> np.ndarray:
-        return optimal_log_sum(z, label, relative=self.settings.double_sum == "proposed")

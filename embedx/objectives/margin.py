@@ -181,7 +181,6 @@ class Margin(Objective):
     pairs_as_set = True
     candidates = ("all", "drawn")
     sparse_gradient = True
-    stable = True
     calibrated = False
     uses_log_expected_count = False
 

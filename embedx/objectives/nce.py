@@ -45,7 +45,6 @@ class NoiseContrastive(Objective):
     positives = "summed"
     keeps_accidental_hits = True
     separable = True
-    stable = True
 
     def constants(self, n_draws: int, n_classes: int) -> np.ndarray:
         weight = self.negatives / n_draws

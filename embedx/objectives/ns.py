@@ -79,17 +79,15 @@ class NegativeSampling(Objective):
     positives = "summed"
     keeps_accidental_hits = True
     separable = True
-    stable = True
     ranks_by_score = False
     adds_log_noise = True
-    uses_log_expected_count = False
 
     def constants(self, n_draws: int, n_classes: int) -> np.ndarray:
         weight = self.negatives / n_draws
         return np.array([weight, self.settings.score_l2, np.log(weight)], dtype=np.float32)
 
     @property
-    def needs_log_expected_count(self) -> bool:
+    def uses_log_expected_count(self) -> bool:
         return bool(self.settings.score_l2 > 0)
 
     def initial_bias(self, p: np.ndarray, noise: np.ndarray) -> np.ndarray:

@@ -121,7 +121,6 @@ class OneVsAll(Objective):
     candidates = ("all", "drawn")
     noise = "uniform"
     separable = True
-    stable = True
     unbiased = True
 
     @property

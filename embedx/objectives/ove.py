@@ -50,6 +50,5 @@ class OneVsEach(Objective):
     coefficients = staticmethod(coefficients)
     word_defaults = {"learning_rate": 2.0, "sampler": "unigram"}
     noise = "uniform"
-    stable = True
     unbiased = True
     bound = True

@@ -1,13 +1,14 @@
 """What several objectives do alike: find the positive, weigh a draw, age the rate of a state, log σ of many scores."""
 
 import dataclasses
+from typing import ClassVar
 
 import numpy as np
 from numba.extending import register_jitable
 
 from embedx.kernels.compiled import kernel_part
 from embedx.kernels.maths import exp, larger
-from embedx.objectives.contract import SampledSettings
+from embedx.objectives.contract import Objective, SampledSettings
 from embedx.settings import param
 
 # Exponents are held here where a score may exceed its normaliser, so that weights of 1e12 cannot take float32 to infinity.
@@ -139,12 +140,32 @@ def double_sum_of_gaps(batch, e, n, y, u):
     return weight * (loss + others)
 
 
-def optimal_log_sum(z: np.ndarray, label: np.ndarray, *, relative: bool) -> np.ndarray:
-    """The best state for `double_sum` when all rows are met: log Z, (n, 1), less the positive's score if `relative`."""
-    own = np.take_along_axis(z, label.argmax(axis=1)[:, None], axis=1)
-    largest = z.max(axis=1, keepdims=True)
-    log_z = largest + np.log(np.exp(z - largest).sum(axis=1, keepdims=True))
-    return np.asarray(log_z - own if relative else log_z, dtype=np.float64)
+class LocalObjective(Objective):
+    """An objective that keeps a variable of each input, which stands for log Z or, where `is_relative`, for log Z - z_y."""
+
+    in_kernel: ClassVar[tuple[str, ...]] = ()  # the settings that are constants of `coefficients` too
+    word_defaults = {"block_size": 32}
+    unbiased = True
+    bound = True
+    state_width = 1
+
+    @property
+    def is_relative(self) -> bool:
+        return bool(self.settings.is_relative)
+
+    @property
+    def merges_pairs(self) -> bool:
+        return not self.is_relative
+
+    def constants(self, n_draws: int, n_classes: int) -> np.ndarray:
+        return np.array([self.is_relative, *(getattr(self.settings, name) for name in self.in_kernel)], dtype=np.float32)
+
+    def optimal_state(self, z: np.ndarray, label: np.ndarray) -> np.ndarray:
+        """log Z, less the positive's score if it `is_relative`."""
+        largest = z.max(axis=1, keepdims=True)
+        log_z = largest + np.log(np.exp(z - largest).sum(axis=1, keepdims=True))
+        own = np.take_along_axis(z, label.argmax(axis=1)[:, None], axis=1)
+        return np.asarray(log_z - own if self.is_relative else log_z, dtype=np.float64)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -157,3 +178,24 @@ class DoubleSumSettings(SampledSettings):
         "input always has the same positive, and the published method of `implicit`",
         choices=("raman", "proposed"),
     )
+
+    @property
+    def is_relative(self) -> bool:
+        return self.double_sum == "proposed"
+
+
+@dataclasses.dataclass(frozen=True)
+class AugmentSettings(SampledSettings):
+    """Settings of augment and reduce."""
+
+    augment: str = param(
+        "utility",
+        "local variable of an input: the distribution of the winner's `utility`, valid for any data; of its `noise`, as in the "
+        "paper, valid where an input always has the same positive",
+        choices=("utility", "noise"),
+    )
+    local_decay: float = param(0.9, "the local step size falls as (1 + updates)^-local_decay", at_least=0.0, at_most=1.0)
+
+    @property
+    def is_relative(self) -> bool:
+        return self.augment == "noise"

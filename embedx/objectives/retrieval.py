@@ -69,7 +69,6 @@ class RetrievalObjective(Objective):
     pairs_as_set = True
     candidates = ("retrieved", "drawn", "all")
     noise = "uniform"
-    stable = True
     # The probability of words is spread over many rows: hence a softmax, and a tail. 10 MB of Wikipedia, 5 epochs, held-out
     # log-likelihood: -8.600, drawn rows alone -8.601, rows found alone -9.351.
     word_defaults = {"loss": "softmax", "candidate_fraction": 0.01, "block_size": 32, "draws": 256}

@@ -107,7 +107,6 @@ class SampledSoftmax(Objective):
     Settings = SampledSoftmaxSettings
     coefficients = staticmethod(coefficients)
     word_defaults = {"optimizer": "bounded-adagrad", "learning_rate": 1.5}
-    stable = True
 
     @property
     def keeps_accidental_hits(self) -> bool:

@@ -11,16 +11,15 @@ diverged run shows in its loss rather than as NaN. A first visit starts at the d
 import numpy as np
 
 from embedx.kernels.compiled import kernel
-from embedx.objectives.contract import Objective
 from embedx.objectives.parts import (
     LARGEST_EXPONENT,
     DoubleSumSettings,
+    LocalObjective,
     best_positive,
     double_sum,
     double_sum_of_gaps,
     log_sums,
     n_positives,
-    optimal_log_sum,
     positive,
 )
 
@@ -50,7 +49,7 @@ def coefficients(batch, state, constants, n_examples, n, lr):
     return total
 
 
-class SgdDoubleSum(Objective):
+class SgdDoubleSum(LocalObjective):
     name = "sgd-double-sum"
     title = "SGD on the double sum of Raman et al. 2016"
     paper = "baseline of Fagan & Iyengar 2018"
@@ -59,16 +58,4 @@ class SgdDoubleSum(Objective):
     Settings = DoubleSumSettings
     coefficients = staticmethod(coefficients)
     word_defaults = {"block_size": 32, "learning_rate": 1.0}
-    unbiased = True
-    bound = True
-    state_width = 1
-
-    @property
-    def merges_pairs(self) -> bool:
-        return bool(self.settings.double_sum == "raman")
-
-    def constants(self, n_draws: int, n_classes: int) -> np.ndarray:
-        return np.array([self.settings.double_sum == "proposed"], dtype=np.float32)
-
-    def optimal_state(self, z: np.ndarray, label: np.ndarray) -> np.ndarray:
-        return optimal_log_sum(z, label, relative=self.settings.double_sum == "proposed")
+    stable = False

@@ -52,5 +52,4 @@ class Softmax(Objective):
     positives = "joint"
     merges_pairs = True
     candidates = ("all",)
-    stable = True
     uses_log_expected_count = False

@@ -24,17 +24,16 @@ import dataclasses
 import numpy as np
 
 from embedx.kernels.compiled import kernel
-from embedx.objectives.contract import Objective
 from embedx.objectives.parts import (
     LARGEST_EXPONENT,
     DoubleSumSettings,
+    LocalObjective,
     best_positive,
     double_sum,
     double_sum_of_gaps,
     log_sum_seen,
     log_sums,
     n_positives,
-    optimal_log_sum,
     positive,
 )
 from embedx.settings import param
@@ -76,7 +75,7 @@ class UmaxSettings(DoubleSumSettings):
     )
 
 
-class Umax(Objective):
+class Umax(LocalObjective):
     name = "umax"
     title = "U-max"
     paper = "Fagan & Iyengar 2018"
@@ -84,18 +83,4 @@ class Umax(Objective):
     advice = "as ar, with inputs seen few times: u follows the learning rate, not the number of updates"
     Settings = UmaxSettings
     coefficients = staticmethod(coefficients)
-    word_defaults = {"block_size": 32}
-    stable = True
-    unbiased = True
-    bound = True
-    state_width = 1
-
-    @property
-    def merges_pairs(self) -> bool:
-        return bool(self.settings.double_sum == "raman")
-
-    def constants(self, n_draws: int, n_classes: int) -> np.ndarray:
-        return np.array([self.settings.double_sum == "proposed", self.settings.threshold], dtype=np.float32)
-
-    def optimal_state(self, z: np.ndarray, label: np.ndarray) -> np.ndarray:
-        return optimal_log_sum(z, label, relative=self.settings.double_sum == "proposed")
+    in_kernel = ("threshold",)

@@ -10,6 +10,7 @@ the rivals more than about the positive, and so can be shared by all positives o
 than one law for each pair. `augment noise` keeps the law of ε, as the paper has it.
 """
 
+import abc
 import dataclasses
 from collections.abc import Callable
 
@@ -17,7 +18,7 @@ import numpy as np
 from numba.extending import register_jitable
 
 from embedx.kernels.maths import sigmoid, softplus
-from embedx.objectives.contract import SampledSettings
+from embedx.objectives.parts import AugmentSettings, LocalObjective
 from embedx.settings import param
 
 Function = Callable[[np.ndarray], np.ndarray]
@@ -31,26 +32,42 @@ FAR = 200.0  # behind the highest score; from there on log p is continued, for n
 
 
 @dataclasses.dataclass(frozen=True)
-class UtilitySettings(SampledSettings):
+class UtilitySettings(AugmentSettings):
     """Settings of augment and reduce beyond the softmax."""
 
-    augment: str = param(
-        "utility",
-        "local variable of an input: the distribution of the winner's `utility`, valid for any data; of its "
-        "`noise`, as in the paper, valid where an input always has the same positive",
-        choices=("utility", "noise"),
-    )
     local_rate: float = param(0.01, "the local step size is local_rate (1 + updates)^-local_decay", at_least=0.0)
-    local_decay: float = param(
-        0.9, "how fast the local step size falls with the updates of an input", at_least=0.0, at_most=1.0
-    )
     entropy: bool = param(
         True, "include the entropy term in local updates; without it, as in the authors' code, the scale shrinks to zero"
     )
 
-    def constants(self) -> np.ndarray:
-        """float32: augment noise or not, local_rate, local_decay, entropy or not."""
-        return np.array([self.augment == "noise", self.local_rate, self.local_decay, self.entropy], dtype=np.float32)
+
+class UtilityObjective(LocalObjective):
+    """An objective whose state is the law of t, location and gamma; a subclass gives the law of the noise."""
+
+    Settings = UtilitySettings
+    in_kernel = ("local_rate", "local_decay", "entropy")
+    word_defaults = {"block_size": 32, "learning_rate": 1.0}
+    bound = False
+    state_width = 2
+    uniforms_width = 2
+
+    @abc.abstractmethod
+    def optimal_law(self, z: np.ndarray, label: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Location and scale of the law of t of the tightest bound, each (n,)."""
+
+    def optimal_state(self, z: np.ndarray, label: np.ndarray) -> np.ndarray:
+        """Found numerically, to some ten digits."""
+        location, scale = self.optimal_law(z, label)
+        if self.is_relative:
+            location -= z[np.arange(len(z)), label.argmax(axis=1)]
+        return np.column_stack([location, unscaled(scale)])
+
+
+@register_jitable
+def lead(batch, e, k, t):
+    """How far t is ahead of score k; 0 where that does not compete, for its score may be anything."""
+    z, label, sample_count = batch.z, batch.label, batch.sample_count
+    return t - z[e, k] if label[e, k] + sample_count[e, k] > 0 else np.float32(0)
 
 
 @register_jitable
@@ -160,18 +177,17 @@ def lagrange_weights() -> np.ndarray:
 def optimal_law(
     z: np.ndarray,
     label: np.ndarray,
-    start: np.ndarray,
     x: np.ndarray,
     weight: np.ndarray,
     slope: Function,
     slope_cdf: Function,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Location and scale of the law of t, each (n,), of the tightest bound for examples that meet all rows; `start` (n,).
+    """Location and scale of the law of t, each (n,), of the tightest bound for examples that meet all rows.
 
     x and weight (nodes,) are a quadrature for the standard law; slope and slope_cdf the derivatives of log f and log F. At the
     optimum E[h'] = 0 and E[h' x] = -1/scale with h the log joint; the scale follows from the second, the location by Newton.
     """
-    location, scale = start.copy(), np.ones(len(z))
+    location, scale = z.max(axis=1), np.ones(len(z))
     positive = label.argmax(axis=1)
     own = z[np.arange(len(z)), positive]
 

@@ -18,7 +18,6 @@ until no label changes sides. The first split is by the dominant eigenvector of 
 Δ_y = w·s_y + n_y b needs those sums s_y and counts n_y alone, so that splitting costs nothing beside Newton's method.
 """
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -28,7 +27,7 @@ from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.gemm import dot
 from embedx.kernels.maths import sigmoid, softplus
 from embedx.kernels.select import select
-from embedx.kernels.simd import SIMD_WIDTH, aligned_zeros, load, multiply_add, splat, store, zeros
+from embedx.kernels.simd import aligned_zeros
 from embedx.samplers.contract import Pairs
 
 CERTAIN = np.float32(1e4)  # finite, as saved parameters must be; e^-CERTAIN is 0 in float64 too
@@ -38,7 +37,6 @@ HALVINGS = 10  # of a step that lowers the objective
 TOLERANCE = 1e-7  # nats for each pair: Newton's method ends where a step promises less; between splits
 ROUGHLY = 1e-3
 MAX_PAIRS = 1 << 14  # pairs of a node that Newton's method sees: a thousand for each number that it looks for
-FOLDED = 256  # pairs whose terms are added up in float32, before float64 takes their sum
 POWER_STEPS = 30  # of the power method, from which only a split is wanted
 CHUNKS = 8  # of a level's nodes for each thread, so that none waits long for another
 SCORED = 256  # inputs whose nodes are scored at a time
@@ -65,27 +63,20 @@ class _Labels(NamedTuple):
     """The labels while the tree is fitted."""
 
     order: np.ndarray  # int32 (n_labels,): a node's labels stand together, those of its left child first
-    sums: np.ndarray  # float32 (n_labels, stride): of the features of its pairs
-    counts: np.ndarray  # float64 (n_labels,): of its pairs, by their weights
+    sums: np.ndarray  # float64 (n_labels, k + 1): of the features of its pairs, by their weights, and of the weights
     gain: np.ndarray  # float64 (n_labels,): Δ
     side: np.ndarray  # int8 (n_labels,): 1 right, 0 left
 
 
 class _Workspace(NamedTuple):
-    """A worker's buffers."""
+    """A worker's buffers, float64."""
 
-    w: np.ndarray  # float32 (1, stride)
-    mean: np.ndarray  # float32 (1, stride)
-    row: np.ndarray  # int64 (FOLDED,): the inputs of a few pairs
-    margin: np.ndarray  # float32 (FOLDED,): their ζ (w·x + b)
-    pull: np.ndarray  # float32 (FOLDED,): the derivative of their log-likelihood by w·x + b
-    bend: np.ndarray  # float32 (FOLDED,): minus the second derivative
-    sums: np.ndarray  # float32 (4, SIMD_WIDTH)
-    theta: np.ndarray  # float64 (k + 1,): w and b
-    before: np.ndarray  # float64 (k + 1,)
-    gradient: np.ndarray  # float64 (k + 1,)
-    hessian: np.ndarray  # float64 (k + 1, k + 1)
-    step: np.ndarray  # float64 (k + 1,)
+    x: np.ndarray  # (k + 1,): the features of a pair, and 1
+    theta: np.ndarray  # (k + 1,): w and b
+    before: np.ndarray  # (k + 1,)
+    gradient: np.ndarray  # (k + 1,)
+    step: np.ndarray  # (k + 1,)
+    hessian: np.ndarray  # (k + 1, k + 1)
 
 
 def fit_tree(features: np.ndarray, n_features: int, pairs: Pairs, *, l2: float, threads: int = 1) -> Tree:
@@ -93,15 +84,14 @@ def fit_tree(features: np.ndarray, n_features: int, pairs: Pairs, *, l2: float, 
 
     features  float32 (n, stride), of which the first n_features columns count and the others are zero
     """
-    n_labels, stride = len(pairs.offsets) - 1, features.shape[1]
+    n_labels, width = len(pairs.offsets) - 1, n_features + 1
     n_leaves = n_leaves_for(n_labels)
     labels = _Labels(
-        np.arange(n_labels, dtype=np.int32), aligned_zeros(n_labels, n_features), np.zeros(n_labels), np.zeros(n_labels),
-        np.zeros(n_labels, dtype=np.int8),
-    )  # fmt: skip
-    _sum_features(features, pairs, labels.sums, labels.counts)
+        np.arange(n_labels, dtype=np.int32), np.zeros((n_labels, width)), np.zeros(n_labels), np.zeros(n_labels, dtype=np.int8)
+    )
+    _sum_features(features, pairs, labels.sums)
     weights, biases = aligned_zeros(n_leaves - 1, n_features), np.zeros(n_leaves - 1, dtype=np.float32)
-    workspaces = [_new_workspace(n_features, stride) for _ in range(threads)]
+    workspaces = [_Workspace(*(np.zeros((width,) * n) for n in (1, 1, 1, 1, 1, 2))) for _ in range(threads)]
     bounds = np.array([0, n_labels], dtype=np.int64)
     n_pairs = np.diff(pairs.offsets)
     with ThreadPoolExecutor(threads) as pool:
@@ -135,36 +125,15 @@ def _edges(n_pairs: np.ndarray, chunks: int) -> np.ndarray:
     return np.unique(np.concatenate([[0], cuts, [len(n_pairs)]])).astype(np.int64)
 
 
-def _new_workspace(k: int, stride: int) -> _Workspace:
-    return _Workspace(
-        w=aligned_zeros(1, stride),
-        mean=aligned_zeros(1, stride),
-        row=np.zeros(FOLDED, dtype=np.int64),
-        margin=np.zeros(FOLDED, dtype=np.float32),
-        pull=np.zeros(FOLDED, dtype=np.float32),
-        bend=np.zeros(FOLDED, dtype=np.float32),
-        sums=aligned_zeros(4, SIMD_WIDTH),
-        theta=np.zeros(k + 1),
-        before=np.zeros(k + 1),
-        gradient=np.zeros(k + 1),
-        hessian=np.zeros((k + 1, k + 1)),
-        step=np.zeros(k + 1),
-    )
-
-
 @kernel
-def _sum_features(features, pairs, sums, counts):
+def _sum_features(features, pairs, sums):
     """Write each label's sum of features and number of pairs, by their weights."""
-    for y in range(counts.size):
-        count = 0.0
-        for d in range(0, features.shape[1], SIMD_WIDTH):
-            total = zeros()
-            for p in range(pairs.offsets[y], pairs.offsets[y + 1]):
-                total = multiply_add(splat(pairs.weights[p]), load(features, np.int64(pairs.inputs[p]), d), total)
-            store(sums, y, d, total)
+    k = sums.shape[1] - 1
+    for y in range(sums.shape[0]):
         for p in range(pairs.offsets[y], pairs.offsets[y + 1]):
-            count += pairs.weights[p]
-        counts[y] = count
+            for a in range(k):
+                sums[y, a] += pairs.weights[p] * features[pairs.inputs[p], a]
+            sums[y, k] += pairs.weights[p]
 
 
 @kernel
@@ -202,39 +171,42 @@ def _fit_nodes(features, pairs, labels, bounds, first, last, l2, rounds, weights
 
 @kernel_part
 def _dominant_eigenvector(labels, low, high, workspace):
-    """Write to theta the dominant eigenvector of the covariance of a node's sums of features, and b = 0."""
-    mean, theta, product, hessian = workspace.mean, workspace.theta, workspace.step, workspace.hessian
+    """Write to theta the dominant eigenvector of the covariance of a node's sums of features, and b = 0: the power method."""
+    mean, theta, product, covariance = workspace.before, workspace.theta, workspace.step, workspace.hessian
     k = theta.size - 1
-    for d in range(0, mean.shape[1], SIMD_WIDTH):
-        total = zeros()
-        for at in range(low, high):
-            total = total + load(labels.sums, np.int64(labels.order[at]), d)
-        store(mean, 0, d, total * np.float32(1 / (high - low)))
-    hessian[:] = 0
+    mean[:] = 0
     for at in range(low, high):
-        y = np.int64(labels.order[at])
         for a in range(k):
-            product[a] = labels.sums[y, a] - mean[0, a]
+            mean[a] += labels.sums[labels.order[at], a] / (high - low)
+    covariance[:] = 0
+    for at in range(low, high):
+        y = labels.order[at]
         for a in range(k):
             for b in range(k):
-                hessian[a, b] += product[a] * product[b]
+                covariance[a, b] += (labels.sums[y, a] - mean[a]) * (labels.sums[y, b] - mean[b])
     largest = 0
     for a in range(1, k):
-        if hessian[a, a] > hessian[largest, largest]:
+        if covariance[a, a] > covariance[largest, largest]:
             largest = a
     theta[:] = 0
     theta[largest] = 1
     for _ in range(POWER_STEPS):
         square = 0.0
         for a in range(k):
-            product[a] = 0
-            for b in range(k):
-                product[a] += hessian[a, b] * theta[b]
+            product[a] = _inner(covariance[a], theta)
             square += product[a] * product[a]
         if square <= 0:
             break
         for a in range(k):
             theta[a] = product[a] / np.sqrt(square)
+
+
+@kernel_part
+def _inner(x, y):
+    total = 0.0
+    for a in range(x.size):
+        total += x[a] * y[a]
+    return total
 
 
 # ---- the split of a node's labels
@@ -243,14 +215,9 @@ def _dominant_eigenvector(labels, low, high, workspace):
 @kernel_part
 def _split(labels, low, middle, high, workspace):
     """Put the labels with the largest Δ behind `middle`, by the present (w, b); return how many labels changed sides."""
-    theta = workspace.theta
-    k = theta.size - 1
     for at in range(low, high):
         y = labels.order[at]
-        gain = labels.counts[y] * theta[k]
-        for a in range(k):
-            gain += labels.sums[y, a] * theta[a]
-        labels.gain[y] = gain
+        labels.gain[y] = _inner(labels.sums[y], workspace.theta)
     select(labels.order, labels.gain, low, middle, high)
     n_changed = 0
     for at in range(low, high):
@@ -294,38 +261,38 @@ def _ascend(features, pairs, order, low, middle, high, n_pairs, l2, tolerance, w
 
 @kernel_part
 def _gradient_and_hessian(features, pairs, order, low, middle, high, n_pairs, l2, workspace):
-    """Write gradient and (minus) Hessian of eq. 8 at theta; return its value and the number of pairs, by their weights.
+    """Write gradient and (minus) the lower half of the Hessian of eq. 8 at theta; return its value and the sum of weights.
 
     Of a node with more than MAX_PAIRS pairs every second, third, ... is looked at, and counts for as many.
     """
-    theta, gradient, hessian, w = workspace.theta, workspace.gradient, workspace.hessian, workspace.w
+    x, theta, gradient, hessian = workspace.x, workspace.theta, workspace.gradient, workspace.hessian
     k = theta.size - 1
-    bias = np.float32(theta[k])
-    for a in range(k):
-        w[0, a] = theta[a]
     gradient[:] = 0
     hessian[:] = 0
     value = total = 0.0
     every = (n_pairs + MAX_PAIRS - 1) // MAX_PAIRS
-    n = turn = 0
+    turn = 0
+    x[k] = 1
     for at in range(low, high):
         y = order[at]
-        sign = np.float32(1) if at >= middle else np.float32(-1)
+        sign = 1.0 if at >= middle else -1.0
         for p in range(pairs.offsets[y], pairs.offsets[y + 1]):
             turn += 1
             if turn < every:
                 continue
             turn = 0
-            i, weight = np.int64(pairs.inputs[p]), np.float32(every) * pairs.weights[p]
-            workspace.row[n] = i
-            workspace.margin[n] = sign * (dot(features, i, w, 0) + bias)
-            workspace.pull[n] = sign * weight
+            weight = every * np.float64(pairs.weights[p])
+            for a in range(k):
+                x[a] = features[pairs.inputs[p], a]
+            margin = np.float32(sign * _inner(x, theta))
+            wrong = np.float64(sigmoid(-margin))
+            value -= weight * softplus(-margin)
             total += weight
-            n += 1
-            if n == FOLDED:
-                value -= _add_up(features, n, workspace)
-                n = 0
-    value -= _add_up(features, n, workspace)
+            for a in range(k + 1):
+                gradient[a] += sign * weight * wrong * x[a]
+                bend = weight * wrong * (1 - wrong) * x[a]
+                for b in range(a + 1):
+                    hessian[a, b] += bend * x[b]
     for a in range(k + 1):
         value -= l2 * theta[a] * theta[a]
         gradient[a] -= 2 * l2 * theta[a]
@@ -334,76 +301,19 @@ def _gradient_and_hessian(features, pairs, order, low, middle, high, n_pairs, l2
 
 
 @kernel_part
-def _add_up(features, n, workspace):
-    """Add n pairs to gradient and Hessian; return their loss. `pull` holds their weights, signed by their side."""
-    row, margin, pull, bend = workspace.row, workspace.margin, workspace.pull, workspace.bend
-    gradient, hessian, sums = workspace.gradient, workspace.hessian, workspace.sums
-    k = gradient.size - 1
-    loss = slope = curvature = np.float32(0)
-    for q in range(n):
-        wrong, weight = sigmoid(-margin[q]), abs(pull[q])
-        loss += weight * softplus(-margin[q])
-        bend[q] = weight * wrong * (np.float32(1) - wrong)
-        pull[q] *= wrong
-        slope += pull[q]
-        curvature += bend[q]
-    gradient[k] += slope
-    hessian[k, k] += curvature
-    for d in range(0, features.shape[1], SIMD_WIDTH):
-        along, across = zeros(), zeros()
-        for q in range(n):
-            x = load(features, row[q], d)
-            along = multiply_add(splat(pull[q]), x, along)
-            across = multiply_add(splat(bend[q]), x, across)
-        store(sums, 0, 0, along)
-        store(sums, 1, 0, across)
-        for a in range(d, min(d + SIMD_WIDTH, k)):
-            gradient[a] += sums[0, a - d]
-            hessian[k, a] += sums[1, a - d]
-        for a in range(d, k, 4):  # below the diagonal is enough; of four rows at a time, the last ones perhaps beyond k
-            s0, s1, s2, s3 = zeros(), zeros(), zeros(), zeros()
-            for q in range(n):
-                i = row[q]
-                x = load(features, i, d) * bend[q]
-                s0 = multiply_add(splat(features[i, a]), x, s0)
-                s1 = multiply_add(splat(features[i, a + 1]), x, s1)
-                s2 = multiply_add(splat(features[i, a + 2]), x, s2)
-                s3 = multiply_add(splat(features[i, a + 3]), x, s3)
-            store(sums, 0, 0, s0)
-            store(sums, 1, 0, s1)
-            store(sums, 2, 0, s2)
-            store(sums, 3, 0, s3)
-            for c in range(min(4, k - a)):
-                for b in range(d, min(d + SIMD_WIDTH, a + c + 1)):
-                    hessian[a + c, b] += sums[c, b - d]
-    return loss
-
-
-@kernel_part
 def _newton_step(workspace):
     """Write the step hessian⁻¹ gradient, by Cholesky's decomposition of the lower half; return the gain that it promises."""
     h, step, gradient = workspace.hessian, workspace.step, workspace.gradient
     n = step.size
-    for a in range(n):
-        for b in range(a + 1):
-            total = h[a, b]
-            for c in range(b):
-                total -= h[a, c] * h[b, c]
-            h[a, b] = np.sqrt(total) if a == b else total / h[b, b]
-    for a in range(n):
-        total = gradient[a]
-        for c in range(a):
-            total -= h[a, c] * step[c]
-        step[a] = total / h[a, a]
     expected_gain = 0.0
     for a in range(n):
+        for b in range(a + 1):
+            total = h[a, b] - _inner(h[a, :b], h[b, :b])
+            h[a, b] = np.sqrt(total) if a == b else total / h[b, b]
+        step[a] = (gradient[a] - _inner(h[a, :a], step[:a])) / h[a, a]
         expected_gain += 0.5 * step[a] * step[a]
-    for back in range(n):
-        a = n - 1 - back
-        total = step[a]
-        for c in range(a + 1, n):
-            total -= h[c, a] * step[c]
-        step[a] = total / h[a, a]
+    for a in range(n - 1, -1, -1):
+        step[a] = (step[a] - _inner(h[a + 1 :, a], step[a + 1 :])) / h[a, a]
     return expected_gain
 
 
@@ -414,16 +324,10 @@ def log_probabilities(tree: Tree, features: np.ndarray) -> np.ndarray:
     """log p of every label, float32 (n, n_labels), by one pass down the tree."""
     out = np.empty((len(features), len(tree.leaf_of_label)), dtype=np.float32)
     nodes = np.empty(2 * len(tree.label_of_leaf) - 1, dtype=np.float32)
-    for rows in _blocks(len(features)):
-        scores = features[rows] @ tree.weights.T
-        scores += tree.biases
-        _down(scores, tree.leaf_of_label, nodes, out[rows])
+    for start in range(0, len(features), SCORED):
+        rows = slice(start, start + SCORED)
+        _down(features[rows] @ tree.weights.T + tree.biases, tree.leaf_of_label, nodes, out[rows])
     return out
-
-
-def _blocks(n: int) -> Iterator[slice]:
-    for start in range(0, n, SCORED):
-        yield slice(start, min(start + SCORED, n))
 
 
 @kernel

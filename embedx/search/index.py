@@ -24,16 +24,8 @@ from embedx.search.cluster_scores import (
     reset_sums,
     update_moments,
 )
-from embedx.search.kmeans import (
-    Centroids,
-    assign,
-    block_edges,
-    find_nearest_centroids,
-    fit_centroids,
-    max_block_width,
-    new_assignment_workspace,
-)
-from embedx.search.panels import copy_vector, write_vector
+from embedx.search.kmeans import Centroids, assign, block_edges, fit_centroids, nearest_centroid, new_centroids
+from embedx.search.panels import copy_vector, new_panels, write_vector
 from embedx.search.spec import SearchSpec
 
 REASSIGN_EVERY = 8  # updates of a row
@@ -51,8 +43,7 @@ class Index(NamedTuple):
     list_offsets: np.ndarray  # int64 (B, C + 1): the first slot of each list, a multiple of 16, and the end of the last
     list_sizes: np.ndarray  # int64 (B, C): the number of rows in each list; the rest of its slots is spare
     ids: np.ndarray  # int32 (B, slots): the row in each slot
-    panels: np.ndarray  # float32 (B · slots / 16 · panel_stride, 16): its vector
-    panel_stride: int  # the columns of the widest block
+    panels: np.ndarray  # float32 (B, slots / 16, columns of the widest block, 16): its vector
     slot: np.ndarray  # int32 (B, n_rows): the slot of each row
     cluster: np.ndarray  # int32 (B, n_rows): the list of each row
     update_count: np.ndarray  # uint8 (B, n_rows): how often a row was updated, modulo REASSIGN_EVERY
@@ -60,16 +51,7 @@ class Index(NamedTuple):
 
 def empty_index(blocks: int) -> Index:
     """An index without rows."""
-
-    def matrix(kind: type) -> np.ndarray:
-        return np.zeros((blocks, 0), dtype=kind)
-
-    edges = np.zeros(blocks + 1, dtype=np.int64)
-    centroids = Centroids(edges, 0, aligned_zeros(0, SIMD_WIDTH), matrix(np.float32), np.zeros(blocks, dtype=np.float32))
-    return Index(
-        edges, centroids, new_statistics(edges, 0), matrix(np.int64), matrix(np.int64), matrix(np.int32),
-        aligned_zeros(0, SIMD_WIDTH), 0, matrix(np.int32), matrix(np.int32), matrix(np.uint8),
-    )  # fmt: skip
+    return index_of_clusters(np.zeros((0, 0), dtype=np.float32), np.zeros((blocks, 0), dtype=np.int32), 0)
 
 
 def build_index(
@@ -77,20 +59,19 @@ def build_index(
 ) -> Index:
     """An index of table[:n_rows, :dim], float32 (>= n_rows, >= dim)."""
     blocks, clusters = search.blocks, min(search.clusters, n_rows)
-    edges = block_edges(dim, blocks)
-    centroids = fit_centroids(table, n_rows, edges, clusters, rng, threads)
+    centroids = fit_centroids(table, n_rows, block_edges(dim, blocks), clusters, rng, threads)
     rows = np.arange(n_rows, dtype=np.int32)
     cluster = np.zeros((blocks, n_rows), dtype=np.int32)
     bounds = [n_rows * w // threads for w in range(threads + 1)]
 
     def assign_part(w: int) -> None:
-        workspace = new_assignment_workspace(clusters)
+        scores = aligned_zeros(1, clusters)
         for j in range(blocks):
-            assign(centroids, clusters, j, table, rows, bounds[w], bounds[w + 1], workspace, cluster[j])
+            assign(centroids, clusters, j, table, rows, bounds[w], bounds[w + 1], scores, cluster[j])
 
     with ThreadPoolExecutor(threads) as pool:
         list(pool.map(assign_part, range(threads)))
-    return _filled(table, edges, centroids, cluster, clusters, threads)
+    return _filled(table, centroids, cluster, clusters, threads)
 
 
 def index_of_clusters(table: np.ndarray, cluster: np.ndarray, clusters: int, threads: int = 1) -> Index:
@@ -98,25 +79,21 @@ def index_of_clusters(table: np.ndarray, cluster: np.ndarray, clusters: int, thr
 
     cluster  int32 (blocks, n_rows), of an index that was built
     """
-    edges = block_edges(table.shape[1], len(cluster))
-    return _filled(table, edges, empty_index(len(cluster)).centroids, cluster, clusters, threads)
+    return _filled(table, new_centroids(block_edges(table.shape[1], len(cluster)), 0), cluster, clusters, threads)
 
 
-def _filled(
-    table: np.ndarray, edges: np.ndarray, centroids: Centroids, cluster: np.ndarray, clusters: int, threads: int
-) -> Index:
+def _filled(table: np.ndarray, centroids: Centroids, cluster: np.ndarray, clusters: int, threads: int) -> Index:
     """The index whose rows are in these clusters."""
     blocks, n_rows = cluster.shape
+    edges = centroids.edges
     sizes = np.stack([np.bincount(cluster[j], minlength=clusters) for j in range(blocks)]).astype(np.int64)
     capacities = -(-(sizes + (SPARE_SHARE * sizes).astype(np.int64) + SPARE_SLOTS) // SIMD_WIDTH) * SIMD_WIDTH
     list_offsets = np.zeros((blocks, clusters + 1), dtype=np.int64)
     np.cumsum(capacities, axis=1, out=list_offsets[:, 1:])
     slots = int(list_offsets[:, -1].max())
-    panel_stride = max_block_width(edges)
     index = Index(
         edges, centroids, new_statistics(edges, clusters), list_offsets, np.zeros_like(sizes),
-        np.zeros((blocks, slots), dtype=np.int32),
-        aligned_zeros(blocks * (slots // SIMD_WIDTH) * panel_stride, SIMD_WIDTH), panel_stride,
+        np.zeros((blocks, slots), dtype=np.int32), new_panels(edges, slots),
         np.zeros((blocks, n_rows), dtype=np.int32), cluster, np.zeros((blocks, n_rows), dtype=np.uint8),
     )  # fmt: skip
     with ThreadPoolExecutor(threads) as pool:
@@ -127,68 +104,60 @@ def _filled(
 @kernel
 def fill_lists(index, table, j):
     """Add every row to its list of block j, all of which are empty."""
-    begin, end = index.edges[j], index.edges[j + 1]
-    first = j * index.ids.shape[1]
     for row in range(index.cluster.shape[1]):
-        c = np.int64(index.cluster[j, row])
-        slot = index.list_offsets[j, c] + index.list_sizes[j, c]
-        index.list_sizes[j, c] += 1
-        index.ids[j, slot] = row
-        index.slot[j, row] = slot
-        write_vector(index.panels, first + slot, index.panel_stride, table, row, begin, end)
-        add_to_sums(index.statistics, index.edges, j, c, index.panels, first + slot, np.float32(1))
-    update_moments(index.statistics, index.edges, index.list_sizes, j)
+        _append(index, j, row, np.int64(index.cluster[j, row]), table)
+    update_moments(index.statistics, index.list_sizes, j, index.edges[j + 1] - index.edges[j])
+
+
+@kernel_part
+def _append(index, j, row, c, table):
+    """Add a row to list c of block j, which has a spare slot."""
+    slot = index.list_offsets[j, c] + index.list_sizes[j, c]
+    index.ids[j, slot] = row
+    index.slot[j, row], index.cluster[j, row] = slot, c
+    index.list_sizes[j, c] += 1
+    write_vector(index.panels[j], slot, table, row, index.edges[j], index.edges[j + 1])
+    add_to_sums(index.statistics, j, c, index.panels[j], slot, np.float32(1))
 
 
 @kernel
-def update_rows(index, table, rows, n, j, workspace):
-    """Bring block j up to date with table[rows[:n]], which have changed; only one thread at a time may do so.
+def update_rows(index, table, rows, j, scores):
+    """Bring block j up to date with table[rows], which have changed; only one thread at a time may do so.
 
     Returns how many of the rows have another nearest centroid than that of their list. Those whose new list is full stay in the
-    old one, where a query finds them too.
+    old one, where a query finds them too. `scores`, float32 (1, padded clusters), is overwritten.
     """
-    n_reassigned = n_pending = 0
-    for i in range(n):
+    n_reassigned = 0
+    begin, end = index.edges[j], index.edges[j + 1]
+    for i in range(rows.size):
         row = np.int64(rows[i])
         index.update_count[j, row] = (index.update_count[j, row] + 1) % REASSIGN_EVERY
-        slot = j * index.ids.shape[1] + index.slot[j, row]
-        c = np.int64(index.cluster[j, row])
-        changed_much = replace_vector(index.statistics, index.edges, j, c, index.panels, slot, table, row, REASSIGN_CHANGE)
+        slot, c = np.int64(index.slot[j, row]), np.int64(index.cluster[j, row])
+        changed_much = replace_vector(
+            index.statistics, j, c, index.panels[j], slot, table, row, begin, end, REASSIGN_CHANGE
+        )  # fmt: skip
         if changed_much or index.update_count[j, row] == 0:
-            workspace.rows[n_pending] = row
-            n_pending += 1
-        if n_pending == 4 or (n_pending > 0 and i == n - 1):
-            for r in range(n_pending, 4):
-                workspace.rows[r] = workspace.rows[0]
-            find_nearest_centroids(index.centroids, index.list_sizes.shape[1], j, table, workspace)
-            for r in range(n_pending):
-                n_reassigned += _reassign(index, j, np.int64(workspace.rows[r]), np.int64(workspace.nearest[r]), table)
-            n_pending = 0
-    update_moments(index.statistics, index.edges, index.list_sizes, j)
+            nearest = nearest_centroid(index.centroids, index.list_sizes.shape[1], j, table, row, scores)
+            n_reassigned += nearest != c
+            if index.list_offsets[j, nearest] + index.list_sizes[j, nearest] < index.list_offsets[j, nearest + 1]:
+                _move(index, j, row, nearest, table)
+    update_moments(index.statistics, index.list_sizes, j, end - begin)
     return n_reassigned
 
 
 @kernel_part
-def _reassign(index, j, row, c, table):
-    """Move a row to list c of block j, if that has a spare slot. Return 0 if the row was in it already, else 1."""
+def _move(index, j, row, c, table):
+    """Move a row to list c of block j, which has a spare slot."""
     old, slot = np.int64(index.cluster[j, row]), np.int64(index.slot[j, row])
     if c == old:
-        return 0
-    first = j * index.ids.shape[1]
-    if index.list_offsets[j, c] + index.list_sizes[j, c] < index.list_offsets[j, c + 1]:
-        add_to_sums(index.statistics, index.edges, j, old, index.panels, first + slot, np.float32(-1))
-        last = index.list_offsets[j, old] + index.list_sizes[j, old] - 1  # the last row of the old list fills the gap
-        last_row = index.ids[j, last]
-        index.ids[j, slot] = last_row
-        index.slot[j, last_row] = slot
-        copy_vector(index.panels, first + last, first + slot, index.panel_stride)
-        index.list_sizes[j, old] -= 1
-        if index.list_sizes[j, old] == 0:
-            reset_sums(index.statistics, index.edges, j, old)
-        slot = index.list_offsets[j, c] + index.list_sizes[j, c]
-        index.ids[j, slot] = row
-        index.slot[j, row], index.cluster[j, row] = slot, c
-        index.list_sizes[j, c] += 1
-        write_vector(index.panels, first + slot, index.panel_stride, table, row, index.edges[j], index.edges[j + 1])
-        add_to_sums(index.statistics, index.edges, j, c, index.panels, first + slot, np.float32(1))
-    return 1
+        return
+    add_to_sums(index.statistics, j, old, index.panels[j], slot, np.float32(-1))
+    last = index.list_offsets[j, old] + index.list_sizes[j, old] - 1  # the last row of the old list fills the gap
+    last_row = index.ids[j, last]
+    index.ids[j, slot] = last_row
+    index.slot[j, last_row] = slot
+    copy_vector(index.panels[j], last, slot)
+    index.list_sizes[j, old] -= 1
+    if index.list_sizes[j, old] == 0:
+        reset_sums(index.statistics, j, old)
+    _append(index, j, row, c, table)

@@ -17,20 +17,8 @@ from typing import NamedTuple
 import numpy as np
 
 from embedx.kernels.compiled import kernel, kernel_part
-from embedx.kernels.simd import (
-    SIMD_WIDTH,
-    aligned_zeros,
-    highest_of,
-    load,
-    maximum,
-    multiply_add,
-    padded,
-    splat,
-    store,
-    where_above,
-    zeros,
-)
-from embedx.search.panels import score_panels_four_queries, write_vector
+from embedx.kernels.simd import aligned_zeros
+from embedx.search.panels import new_panels, score_panels, write_vector
 
 MAX_ROWS_PER_CENTROID = 64  # in the sample; a few dozen rows are enough to place a centroid
 N_ITERATIONS = 8
@@ -43,25 +31,19 @@ class Centroids(NamedTuple):
     """Unit vectors of the augmented columns, for each of the B blocks."""
 
     edges: np.ndarray  # int64 (B + 1,): block j consists of the table's columns edges[j]:edges[j + 1]
-    panel_stride: int  # of `vectors`
-    vectors: np.ndarray  # float32 (rows of panels, 16): all but the augmented column
+    vectors: np.ndarray  # panels, float32 (B, padded clusters / 16, columns, 16): all but the augmented column
     augmented: np.ndarray  # float32 (B, padded clusters): the augmented column
     augmented_norm: np.ndarray  # float32 (B,): the norm to which rows are augmented
+
+
+def new_centroids(edges: np.ndarray, clusters: int) -> Centroids:
+    blocks = len(edges) - 1
+    return Centroids(edges, new_panels(edges, clusters), aligned_zeros(blocks, clusters), np.zeros(blocks, dtype=np.float32))
 
 
 def block_edges(dim: int, blocks: int) -> np.ndarray:
     """int64 (blocks + 1,): the first column of each of the blocks, which are as equal as they can be, and dim."""
     return np.array([dim * j // blocks for j in range(blocks + 1)], dtype=np.int64)
-
-
-def max_block_width(edges: np.ndarray) -> int:
-    """The number of columns of the widest block."""
-    return int(np.diff(edges).max())
-
-
-def new_panels(edges: np.ndarray, clusters: int) -> np.ndarray:
-    """Zeros, float32 (rows of panels, 16): a vector for each cluster of each block, every block from a new panel on."""
-    return aligned_zeros(len(edges[1:]) * (padded(clusters) // SIMD_WIDTH) * max_block_width(edges), SIMD_WIDTH)
 
 
 @kernel_part
@@ -73,60 +55,32 @@ def squared_norm(table, row, begin, end):
     return square
 
 
-class AssignmentWorkspace(NamedTuple):
-    """A worker's memory for assigning four rows at a time to centroids."""
-
-    scores: np.ndarray  # float32 (4, padded clusters)
-    rows: np.ndarray  # int32 (4,)
-    nearest: np.ndarray  # int32 (4,): the result
-
-
-def new_assignment_workspace(clusters: int) -> AssignmentWorkspace:
-    return AssignmentWorkspace(aligned_zeros(4, clusters), np.zeros(4, dtype=np.int32), np.zeros(4, dtype=np.int32))
-
-
 @kernel_part
-def find_nearest_centroids(centroids, clusters, j, table, workspace):
-    """Write to workspace.nearest the nearest centroids, in block j, of table[workspace.rows]; of several equal ones any."""
-    n_panels = (clusters + SIMD_WIDTH - 1) // SIMD_WIDTH
+def nearest_centroid(centroids, clusters, j, table, row, scores):
+    """The nearest centroid, in block j, of table[row]; `scores`, float32 (1, padded clusters), is overwritten."""
     begin, end = centroids.edges[j], centroids.edges[j + 1]
-    score_panels_four_queries(
-        centroids.vectors, j * n_panels, n_panels, centroids.panel_stride, table, workspace.rows, begin, end, workspace.scores
-    )
-    for r in range(4):
-        square = squared_norm(table, np.int64(workspace.rows[r]), begin, end)
-        augmented = splat(np.sqrt(max(centroids.augmented_norm[j] * centroids.augmented_norm[j] - square, np.float32(0))))
-        for c in range(clusters, n_panels * SIMD_WIDTH):
-            workspace.scores[r, c] = MASKED_SCORE
-        best, panel = splat(MASKED_SCORE), zeros()
-        for p in range(n_panels):
-            score = multiply_add(
-                augmented, load(centroids.augmented, j, p * SIMD_WIDTH), load(workspace.scores, r, p * SIMD_WIDTH)
-            )
-            panel = where_above(score, best, splat(np.float32(p)), panel)
-            best = maximum(score, best)
-        store(workspace.scores, r, 0, best)
-        lane, highest = 0, highest_of(best)
-        while lane < SIMD_WIDTH - 1 and workspace.scores[r, lane] < highest:
-            lane += 1
-        store(workspace.scores, r, 0, panel)
-        workspace.nearest[r] = np.int32(workspace.scores[r, lane]) * SIMD_WIDTH + lane
+    score_panels(centroids.vectors[j], 0, centroids.vectors.shape[1], table, row, begin, end, scores, 0, 0)
+    square = squared_norm(table, row, begin, end)
+    augmented = np.sqrt(max(centroids.augmented_norm[j] * centroids.augmented_norm[j] - square, np.float32(0)))
+    best, nearest = MASKED_SCORE, 0
+    for c in range(clusters):
+        score = scores[0, c] + augmented * centroids.augmented[j, c]
+        if score > best:
+            best, nearest = score, c
+    return nearest
 
 
 @kernel
-def assign(centroids, clusters, j, table, rows, begin, end, workspace, assignment):
+def assign(centroids, clusters, j, table, rows, begin, end, scores, assignment):
     """Write to assignment[i] the nearest centroid, in block j, of table[rows[i]], for i in begin:end.
 
     Rows without direction are spread over the clusters round robin.
     """
-    for start in range(begin, end, 4):
-        for r in range(4):
-            workspace.rows[r] = rows[min(start + r, end - 1)]
-        find_nearest_centroids(centroids, clusters, j, table, workspace)
-        for i in range(start, min(start + 4, end)):
-            square = squared_norm(table, np.int64(rows[i]), centroids.edges[j], centroids.edges[j + 1])
-            has_direction = max(square, centroids.augmented_norm[j] * centroids.augmented_norm[j]) > MIN_NORM * MIN_NORM
-            assignment[i] = workspace.nearest[i - start] if has_direction else i % clusters
+    for i in range(begin, end):
+        row = np.int64(rows[i])
+        square = squared_norm(table, row, centroids.edges[j], centroids.edges[j + 1])
+        has_direction = max(square, centroids.augmented_norm[j] * centroids.augmented_norm[j]) > MIN_NORM * MIN_NORM
+        assignment[i] = nearest_centroid(centroids, clusters, j, table, row, scores) if has_direction else i % clusters
 
 
 def augmented_directions(table: np.ndarray, augmented_norm: float) -> np.ndarray:
@@ -149,10 +103,9 @@ def sum_by_cluster(vectors, assignment, sums):
 @kernel
 def set_centroids(centroids, clusters, j, vectors):
     """Write the centroids of block j: vectors float32 (clusters, columns of the block + 1)."""
-    n_panels = (clusters + SIMD_WIDTH - 1) // SIMD_WIDTH
     n_columns = centroids.edges[j + 1] - centroids.edges[j]
     for c in range(clusters):
-        write_vector(centroids.vectors, j * n_panels * SIMD_WIDTH + c, centroids.panel_stride, vectors, c, 0, n_columns)
+        write_vector(centroids.vectors[j], c, vectors, c, 0, n_columns)
         centroids.augmented[j, c] = vectors[c, n_columns]
 
 
@@ -161,10 +114,7 @@ def fit_centroids(
 ) -> Centroids:
     """The centroids of table[:n_rows] in all blocks."""
     n_blocks = len(edges) - 1
-    centroids = Centroids(
-        edges, max_block_width(edges), new_panels(edges, clusters), np.zeros((n_blocks, padded(clusters)), dtype=np.float32),
-        np.zeros(n_blocks, dtype=np.float32),
-    )  # fmt: skip
+    centroids = new_centroids(edges, clusters)
     n_sampled = min(n_rows, MAX_ROWS_PER_CENTROID * clusters)
     sample = np.sort(rng.choice(n_rows, n_sampled, replace=False)).astype(np.int32)
     seeds = rng.integers(0, 2**31, n_blocks)
@@ -175,12 +125,12 @@ def fit_centroids(
             centroids.augmented_norm[j] = np.quantile(np.linalg.norm(rows, axis=1), NORM_QUANTILE)
             directions = np.ascontiguousarray(augmented_directions(rows, centroids.augmented_norm[j]))
         assignment = np.zeros(n_sampled, dtype=np.int32)
-        workspace = new_assignment_workspace(clusters)
+        scores = aligned_zeros(1, clusters)
         block_rng = np.random.default_rng([j, int(seeds[j])])
         sums = _random_rows(directions, clusters, block_rng)
         for iteration in range(N_ITERATIONS):
             if iteration:
-                assign(centroids, clusters, j, table, sample, 0, n_sampled, workspace, assignment)
+                assign(centroids, clusters, j, table, sample, 0, n_sampled, scores, assignment)
                 sum_by_cluster(directions, assignment, sums)
             norms = np.linalg.norm(sums, axis=1, keepdims=True)
             is_empty = norms[:, 0] <= MIN_NORM
@@ -189,11 +139,8 @@ def fit_centroids(
                 norms = np.linalg.norm(sums, axis=1, keepdims=True)
             set_centroids(centroids, clusters, j, sums / norms)
 
-    if n_blocks > 1:
-        with ThreadPoolExecutor(threads) as pool:
-            list(pool.map(fit_block, range(n_blocks)))
-    else:
-        fit_block(0)
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(fit_block, range(n_blocks)))
     return centroids
 
 

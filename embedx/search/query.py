@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from embedx.kernels.compiled import kernel, kernel_part
+from embedx.kernels.compiled import kernel_part
 from embedx.kernels.maths import exp
 from embedx.kernels.simd import SIMD_WIDTH, highest_of, load, maximum, n_above, padded, splat
 from embedx.search.cluster_scores import score_clusters
@@ -79,10 +79,8 @@ def search_block(index, search, h, e, j, query):
         c = _next_cluster(query)
         n = min(index.list_sizes[j, c], query.capacity - end)
         n_panels = (n + SIMD_WIDTH - 1) // SIMD_WIDTH
-        first = (j * index.ids.shape[1] + index.list_offsets[j, c]) // SIMD_WIDTH
-        score_panels(
-            index.panels, first, n_panels, index.panel_stride, h, e, index.edges[j], index.edges[j + 1], query.scores, j, end
-        )
+        first = index.list_offsets[j, c] // SIMD_WIDTH
+        score_panels(index.panels[j], first, n_panels, h, e, index.edges[j], index.edges[j + 1], query.scores, j, end)
         for k in range(end + n, end + n_panels * SIMD_WIDTH):
             query.scores[j, k] = MASKED_SCORE
         query.probed[j, n_probed], query.offsets[j, n_probed] = c, end
@@ -227,17 +225,3 @@ def find_candidates(index, search, h, e, rows, r, n_positives, most, query):
         cutoff = limit_candidates(search, query, j, score_cutoff(search, query, j, scale, MASKED_SCORE) / scale)
         n = add_candidates(index, query, j, cutoff, rows, r, n, most)
     return n
-
-
-@kernel
-def find_candidates_batch(index, search, h, begin, end, positives, offsets, rows, n_candidates, query):
-    """For e in begin:end, write positives[offsets[e]:offsets[e + 1]] and then the candidates for h[e] to rows[e].
-
-    Their number, with the positives, goes to n_candidates[e].
-    """
-    for e in range(begin, end):
-        n = 0
-        for i in range(offsets[e], offsets[e + 1]):
-            rows[e, n] = positives[i]
-            n += 1
-        n_candidates[e] = find_candidates(index, search, h, e, rows, e, n, rows.shape[1], query)

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from embedx.kernels.compiled import kernel, kernel_part
+from embedx.kernels.compiled import kernel_part
+from embedx.kernels.simd import aligned_zeros
 from embedx.search.index import Index, build_index, empty_index, update_rows
-from embedx.search.kmeans import new_assignment_workspace
 from embedx.search.spec import SearchSpec
 from embedx.training.progress import Progress
 from embedx.training.state import TrainState
@@ -46,14 +46,6 @@ def mark_stale(rows, n, stale):
             stale.is_stale[row] = True
             stale.rows[stale.n[0]] = row
             stale.n[0] += 1
-
-
-@kernel
-def clear_stale(stale):
-    """Leave no row stale."""
-    for k in range(stale.n[0]):
-        stale.is_stale[stale.rows[k]] = False
-    stale.n[0] = 0
 
 
 class IndexUpdater:
@@ -114,21 +106,22 @@ class IndexUpdater:
 
         Workers begin with different blocks, so that they seldom wait for each other.
         """
-        self._update(stale.rows, int(stale.n[0]))
-        clear_stale(stale)
+        rows = stale.rows[: stale.n[0]]
+        self._update(rows)
+        stale.is_stale[rows] = False
+        stale.n[0] = 0
 
     def update_next(self, n: int) -> None:
-        """Bring the index up to date with the next n rows, in turn, for who cannot afford to do so with all that change."""
+        """Bring the index up to date with the next n rows, in turn, where updating all that change would take too long."""
         first = self.next_row
         self.next_row = (first + n) % self.n_rows
-        self._update((first + np.arange(min(n, self.n_rows), dtype=np.int32)) % self.n_rows, min(n, self.n_rows))
+        self._update((first + np.arange(min(n, self.n_rows), dtype=np.int32)) % self.n_rows)
 
-    def _update(self, rows: np.ndarray, n: int) -> None:
-        """Bring the index up to date with rows[:n]."""
+    def _update(self, rows: np.ndarray) -> None:
         blocks = self.search.blocks
         self.n_updates += 1
         first = self.n_updates * blocks // self.threads
-        workspace = new_assignment_workspace(min(self.search.clusters, self.n_rows))
+        scores = aligned_zeros(1, min(self.search.clusters, self.n_rows))
         for j in ((first + step) % blocks for step in range(blocks)):
             with self.block_locks[j]:
-                self.n_reassigned[j] += update_rows(self.index, self.table, rows, n, j, workspace)
+                self.n_reassigned[j] += update_rows(self.index, self.table, rows, j, scores)

@@ -97,7 +97,7 @@ class Streamed(Strategy):
         self.plan = blocks.BlockPlan(
             list(ENCODERS).index(settings.architecture), settings.window, settings.block_size, n_draws, n_rows,
             blocks.CANDIDATES[sampler.candidates], form_of(objective), objective.keeps_accidental_hits,
-            objective.needs_log_expected_count, objective.uses_score_gain,
+            objective.uses_log_expected_count, objective.uses_score_gain,
             settings.dim if settings.bias != "none" else -1,
             optimizers.update_rule(
                 settings.optimizer, row_length=settings.dim,
