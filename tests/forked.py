@@ -23,7 +23,7 @@ EVAL = "import runpy\nrunpy.run_module('eval', run_name='__main__')"  # `python 
 PATIENCE = 300  # seconds
 IMPORTS = {
     "embedx": [
-        "smart_open", "embedx.classification.task", "embedx.cli.app", "embedx.cli.commands", "embedx.cli.corpus",
+        "smart_open", "embedx.classification.task", "embedx.cli.app", "embedx.cli.labels", "embedx.cli.words",
         "embedx.skipgram.collapsed", "embedx.skipgram.task", "embedx.text.sources", "embedx.vectors.formats",
     ],
     "numba": [],  # for what embedx does where it is imported

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from embedx.cli import commands
+from embedx.cli import run
 from embedx.errors import DivergedError, EmbedxError
 from embedx.objectives import OBJECTIVES
 from embedx.training import checkpoint, trainer
@@ -498,6 +498,6 @@ def test_a_model_that_cannot_be_written_is_saved_among_the_temporary_files(tmp_p
     with pytest.raises(
         EmbedxError, match=r"^.*/full/model: cannot write .* on device; the model is in (.*) instead$"
     ) as raised:
-        commands._save(save, folder, Checkpoints(folder, asked(), False, Silent()))
+        run.save_somewhere(save, folder, Checkpoints(folder, asked(), False, Silent()))
     (instead,) = tmp_path.glob("embedx-*/model")
     assert f" {instead} " in str(raised.value)

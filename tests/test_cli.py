@@ -247,7 +247,7 @@ def test_a_mistake_gets_one_line_exit_code_2_and_leaves_nothing_behind(home, two
     [
         (["train", "x", "--epochs", "many"], "--epochs"),
         (["train", "x", "--vector-length", "5"], "--vector-length"),
-        (["train"], "CORPUS"),
+        (["train"], "CORPORA"),
         (["train", "x", "-o", ""], "-o '': an empty value; give one, or leave -o out"),
         (["trian"], "trian"),
         (["nn", "x", "word", "--top-k", "0"], "Invalid value for '--top-k': "),
@@ -336,7 +336,7 @@ def test_the_loss_is_the_same_from_the_log_to_the_result(home, two_topics, words
 def test_without_a_command_the_help_is_shown(home):
     done = embedx_started(home, check=False)
     assert done.returncode == 2
-    assert "Commands:" in done.stdout + done.stderr
+    assert "Train:" in done.stdout + done.stderr
     assert embedx_started(home, "--version").stdout.startswith("embedx 0.")
 
 

@@ -194,7 +194,7 @@ def test_the_command_from_text_to_neighbours(home, two_topics):
     folder = home / "two-topics.softmax.embedx"
     neighbours = [line.split("\t")[1] for line in embedx_run(home, "nn", folder, "cat", "--top-k", 3).stdout.splitlines()]
     assert set(neighbours) <= {"dog", "purr", "fur", "paw", "tail"}
-    assert "log_likelihood" in embedx_run(home, "eval", folder, "--heldout", two_topics).stdout
+    assert "log_likelihood" in embedx_run(home, "eval", folder, "--text", two_topics).stdout
     assert [path.name for path in (home / "cache" / "tokens").iterdir() if path.name.startswith("building")] == []
 
 

@@ -322,7 +322,7 @@ def embedx_eval(home, *arguments):
 
 
 def test_eval_prints_the_likelihood_and_nothing_else(home):
-    done = embedx_eval(home, "a", "--heldout", "text.txt")
+    done = embedx_eval(home, "a", "--text", "text.txt")
     assert done.returncode == 0, done.stderr
     vectors = model.load(home / "a")
     pairs, calibration = pairs_of(str(home / "text.txt"), vectors)
@@ -336,7 +336,7 @@ def test_eval_prints_the_likelihood_and_nothing_else(home):
 
 
 def test_eval_of_two_models_tells_the_difference(home):
-    done = embedx_eval(home, "a", "b", "--heldout", "text.txt", "--seed", "3", "--json", "--pairs", "similar.tsv")
+    done = embedx_eval(home, "a", "b", "--text", "text.txt", "--seed", "3", "--json", "--pairs", "similar.tsv")
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     found = told["heldout"]
@@ -345,7 +345,7 @@ def test_eval_of_two_models_tells_the_difference(home):
     assert found["difference"]["log_likelihood"] == pytest.approx(gain)
     assert found["difference"]["standard_error"] > 0
     assert told["scores"][0]["set"] == "similar"
-    lines = embedx_eval(home, "a", "b", "--heldout", "text.txt", "--seed", "3").stdout.splitlines()
+    lines = embedx_eval(home, "a", "b", "--text", "text.txt", "--seed", "3").stdout.splitlines()
     assert lines[0] == f"log_likelihood\t{found['model']['log_likelihood']:.4f}\t{found['other']['log_likelihood']:.4f}"
     assert lines[-2] == f"difference_log_likelihood\t{gain:.4f}"
 
@@ -353,15 +353,15 @@ def test_eval_of_two_models_tells_the_difference(home):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["vectors.txt"], "vectors.txt: not a folder written by `embedx train`, which --heldout needs"),
-        (["classifier"], "classifier: not a folder written by `embedx train`, which --heldout needs"),
+        (["vectors.txt"], "vectors.txt: not a folder written by `embedx train`, which --text needs"),
+        (["classifier"], "classifier: not a folder written by `embedx train`, which --text needs"),
         (["nowhere"], "nowhere: not a folder written by `embedx train`"),
         (["a", "c"], "the two models have different words, 30 and 31 of them"),
-        (["a", "--test", "text.txt"], "--heldout is for word vectors, --test for classifiers; give one of them"),
+        (["a", "--test", "text.txt"], "--text is for word vectors, --test for classifiers; give one of them"),
     ],
 )
 def test_a_mistake_gets_one_line_and_exit_code_2(home, arguments, message):
-    done = embedx_eval(home, *arguments, "--heldout", "text.txt")
+    done = embedx_eval(home, *arguments, "--text", "text.txt")
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
     assert message in line

@@ -204,8 +204,8 @@ def test_the_command_line_takes_them_all(two_sides):
         2,
         ["embedx: --vectors sum: this model has no output vectors, which only a model folder keeps"],
     )
-    done = embedx_run(two_sides, "eval", "good.0", "--against", "bad.*", "--heldout", "pairs.tsv", check=False)
+    done = embedx_run(two_sides, "eval", "good.0", "--against", "bad.*", "--text", "pairs.tsv", check=False)
     assert (done.returncode, done.stderr.splitlines()) == (
         2,
-        ["embedx: --heldout compares two models at most; leave out --against and the others"],
+        ["embedx: --text compares two models at most; leave out --against and the others"],
     )

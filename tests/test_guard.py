@@ -16,7 +16,7 @@ import embedx
 from embedx.classification import task as classification
 from embedx.classification.estimator import SoftmaxClassifier
 from embedx.classification.settings import ClassifySettings
-from embedx.cli import commands
+from embedx.cli import labels, words
 from embedx.errors import DivergedError
 from embedx.labeled.data import Labeled
 from embedx.labeled.digits import named
@@ -538,7 +538,7 @@ def test_the_command_saves_what_was_good_and_ends_with_code_3(tmp_path, two_topi
     )  # fmt: skip
     message = r"^the loss got lost after .* words at .*, for the fourth time; try .*; the model of 2.5 epochs is in .*/out$"
     with pytest.raises(DivergedError, match=message) as end:
-        commands.train_words(given, Reporter(told))
+        words.train_words(given, Reporter(told))
     assert end.value.exit_code == 3
     facts = embedx.load(tmp_path / "out").facts
     assert len(facts["learning_rate_lowered"]) == 3
@@ -554,7 +554,7 @@ def test_classify_likewise(tmp_path, spoiled):
         typed={"threads": 1}, output=tmp_path / "out", **OF_RUN,
     )  # fmt: skip
     with pytest.raises(DivergedError, match=r"the model of 23.5 epochs is in .*/out$"):
-        commands.train_classifier(given, Silent())
+        labels.train_classifier(given, Silent())
     assert (tmp_path / "out" / "model.json").exists()
 
 

@@ -14,8 +14,8 @@ from typer.main import get_command
 
 from embedx.classification.settings import ClassifySettings
 from embedx.cli import options, tables
+from embedx.cli.aliases import INSTEAD
 from embedx.cli.app import application
-from embedx.cli.help import REMOVED
 from embedx.comparison.settings import CompareSettings
 from embedx.distributed.settings import ClusterSettings
 from embedx.errors import EmbedxError, near
@@ -31,10 +31,21 @@ MAX_OPTIONS = {"train": 60, "classify": 55, "compare": 25}
 
 
 def help_of(*words):
-    """The help of a command, and the options in it."""
+    """The whole help of a command, and the options in it."""
     command = get_command(application(words)).commands[words[0]]
+    command.is_short = False
     text = command.get_help(typer.Context(command, info_name=f"embedx {words[0]}"))
     return text, re.findall(r"^  (?:-\w, )?(--[\w-]+)", text, re.MULTILINE)
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Run a command, with more variables of the environment; its completed process."""
+
+    def run(*words, **variables):
+        return forked.run(*words, cwd=tmp_path, env=forked.environment(tmp_path) | variables, check=False)
+
+    return run
 
 
 @pytest.mark.parametrize("command", ["train", "classify", "compare", "phrases"])
@@ -42,16 +53,32 @@ def test_the_sections_stand_in_their_order_and_every_option_is_in_one(command):
     text, shown = help_of(command)
     titles = re.findall(r"^(\S.*):$", text, re.MULTILINE)
     assert titles[0] == "Arguments"
-    assert titles[-1] == "Help"
-    places = [options.PANELS.index(title) for title in titles[1:-1] if title != "Options"]
+    assert titles[-1] == "Options"
+    places = [options.PANELS.index(title) for title in titles[1:-1]]
     assert places == sorted(places)
     assert max(map(len, text.splitlines())) <= 80
     params = get_command(application([command])).commands[command].params
     flags = {each.opts[0] for each in params if each.opts[0].startswith("-")}
     assert flags <= set(shown)
     assert len(flags) + 1 <= MAX_OPTIONS.get(command, 60)  # and --help
-    if command != "phrases":
-        assert "Options" not in titles
+
+
+@pytest.mark.parametrize("command", ["train", "classify"])
+def test_the_short_help_fits_a_screen_and_names_the_other_one(command, run):
+    short, whole = (run(command, option).stdout for option in ("--help", "--help-all"))
+    assert len(short.splitlines()) <= 45
+    assert short.count(f"  embedx {command} ") == 3  # examples
+    assert "--help-all" in short
+    assert set(re.findall(r"^  (--[\w-]+)", short, re.MULTILINE)) - {"--help-all"} <= set(re.findall(r"--[\w-]+", whole))
+    assert "Settings given by --set: " in whole
+
+
+def test_the_commands_are_on_one_screen_in_groups(run):
+    text = run("--help").stdout
+    assert [line for line in text.splitlines() if line.endswith(":")] == [
+        "Options:", "Train:", "Use a model:", "Evaluate:", "Data:"
+    ]  # fmt: skip
+    assert len(text.splitlines()) <= 45
 
 
 def test_the_help_shows_defaults_that_depend_on_the_objective():
@@ -98,24 +125,19 @@ def test_settings_given_by_set_are_those_of_options(asked):  # noqa: F811
         ("train x --set tail=perhaps", "--set tail perhaps: must be yes or no"),
         ("train x --set augment=nois", "--set augment nois: did you mean noise? choose one of utility, noise"),
         ("train x --set local-dcay=1", "--set local-dcay=1: not a fine setting of `embedx train`; did you mean local-decay?"),
+        ("train x --set hierarchy=huffman", "--set hierarchy=huffman: not a fine setting of `embedx train`; `embedx train "),
+        ("train x --set dim=5", "--set dim=5: not a fine setting of `embedx train`; `embedx train --help-all` shows them"),
+        ("train x --set local-decay", "--set local-decay : must be a number"),
+        ("train x --local_decay=0.5", "No such option: --local-decay; did you mean --set local-decay=VALUE? see --help"),
         (
-            "train x --set hierarchy=huffman",
-            "--set hierarchy=huffman: not a fine setting of `embedx train`; `embedx ",
+            "compare x --objectives ns --subwords 3-6",
+            "No such option: --subwords; did you mean --set subwords=VALUE? see --help",
         ),
-        ("train x --set dim=5", "--set dim=5: not a fine setting of `embedx train`; write --dim 5"),
-        (
-            "train x --set local-decay",
-            "--set local-decay: no value; write --set local-decay=VALUE, number at least 0, at",
-        ),
-        ("train x --local-decay 0.5", "--local-decay 0.5: write --set local-decay=0.5"),
-        ("train x --local_decay=0.5", "--local_decay 0.5: write --set local-decay=0.5"),
-        ("train x --no-tail", "--no-tail: write --set tail=no"),
-        ("classify x --rescore", "--rescore: write --set rescore=yes"),
-        ("classify x --arity", "--arity VALUE: write --set arity=VALUE"),
-        ("compare x --objectives ns --subwords 3-6", "--subwords 3-6: write --set subwords=3-6"),
         ("train x --objective ns --set local-decay=0.5", "--set local-decay does not apply to --objective ns; taken by ar, "),
         ("train x --output=", "--output '': an empty value; give one, or leave --output out"),
-        *((f"train x {name}", f"{name}: no longer an option; {remedy}") for name, remedy in REMOVED.items()),
+        *((f"compare x --objectives ns --{name}", f"--{name}: {INSTEAD[name]}") for name in ("share", "query", "keep", "tau")),
+        ("eval x --heldout y", "--heldout: write --text FILE to score a text; `embedx train --heldout` holds a part out"),
+        ("report x --log-json y", "--log-json: an option of training; the page has the loss of each epoch"),
     ],
 )
 def test_wrong_and_moved_options_get_one_line(words, message, tmp_path, monkeypatch):
@@ -126,7 +148,7 @@ def test_wrong_and_moved_options_get_one_line(words, message, tmp_path, monkeypa
         application(words)(words, standalone_mode=False)
 
 
-@pytest.mark.parametrize("name", ["hs", "ove", "ldgs"])
+@pytest.mark.parametrize("name", ["hs", "ldgs"])
 def test_an_objective_is_listed_with_its_settings(name, capsys):
     application(["objectives"])(["objectives", name], standalone_mode=False)
     printed = capsys.readouterr().out
@@ -137,7 +159,7 @@ def test_an_objective_is_listed_with_its_settings(name, capsys):
     assert ("--negatives" in printed) == ("negatives" in own)
     assert "--set tree-l2=VALUE: " in printed  # of a sampler
     if name == "hs":
-        assert "(clusters|huffman; default clusters; only classify)" in printed
+        assert "(clusters|huffman; default clusters for classify; only classify)" in printed
     if name == "ldgs":
         assert "(margin|softmax; default softmax for train, margin for classify)" in printed
         assert "(number above 0, at most 1; default 0.01 for train, 0.1 for classify)" in printed
@@ -169,19 +191,6 @@ def on_a_terminal(*words, columns=80):
     return re.sub(r"\x1b\[[\d;]*m", "", found.decode()).replace("\r\n", "\n")
 
 
-def test_help_on_a_terminal_is_in_boxes_that_fit():
-    text = on_a_terminal(*COMMAND, "train", "--help")
-    lines = text.splitlines()
-    assert max(map(len, lines)) <= 80
-    titles = [found[1] for line in lines if (found := re.match(r"[╭+]─? ?([A-Z][\w -]+?) ─", line))]
-    assert titles[0] == "Arguments"
-    places = [options.PANELS.index(title) for title in titles if title in options.PANELS]
-    assert places == sorted(places)
-    assert len(places) > 5
-    assert "[default: 5" in text
-    assert "--negatives" in text
-
-
 def test_rows_are_a_table_on_a_terminal_and_tab_separated_elsewhere(capsys):
     probe = "from embedx.cli import tables; tables.show(('word', 'cosine'), [('[b]old', '0.5000'), ('newer', '-1.2500')])"
     lines = [line.strip() for line in on_a_terminal(sys.executable, "-c", probe).splitlines() if line.strip()]
@@ -204,16 +213,6 @@ def test_no_bar_runs_into_rows_that_are_read_at_once(tmp_path):
 
 
 # ---- near names, completion
-
-
-@pytest.fixture
-def run(tmp_path):
-    """Run a command, with more variables of the environment; its completed process."""
-
-    def run(*words, **variables):
-        return forked.run(*words, cwd=tmp_path, env=forked.environment(tmp_path) | variables, check=False)
-
-    return run
 
 
 @pytest.mark.parametrize(

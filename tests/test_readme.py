@@ -164,7 +164,7 @@ def test_the_worked_example_of_an_objective_is_one_file_and_one_line(extended, t
 
 def test_the_worked_example_of_a_sampler_is_one_file_and_one_line(extended, two_topics):
     for command in ("train", "classify"):
-        told = re.sub(r"-\s+(?=\w)", "-", " ".join(extended("embedx", command, "--help").split()))  # lines end at hyphens
+        told = " ".join(extended("embedx", command, "--help-all").split())
         assert "`log-uniform` draws by the rank of the count" in told
     trained = assert_learns_words(extended, two_topics, "of-ranks", "--objective", "ove", "--sampler", "log-uniform")
     assert trained["settings"]["sampler"] == "log-uniform"

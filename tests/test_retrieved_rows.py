@@ -10,7 +10,7 @@ import embedx
 from embedx.classification import task as classify
 from embedx.classification.classifier import load
 from embedx.classification.settings import ClassifySettings
-from embedx.cli.commands import predict
+from embedx.cli.labels import predict
 from embedx.cli.options import classify_options, train_options
 from embedx.distributed.settings import ClusterSettings
 from embedx.errors import EmbedxError

@@ -15,68 +15,56 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import typer
 from typer.models import ArgumentInfo
 
-from embedx.cli.options import Option
 from embedx.errors import EmbedxError, near
-from embedx.settings import described, kind_of, read_value
+from embedx.settings import kind_of, read_value
 from embedx.storage import atomic
 
-NOT_IN_FILES = ("--config", "--save-config", "--help", "--set")
 OF_ONE_RUN = ("output", "overwrite", "resume", "log_json", "as_json", "quiet", "verbose")  # not saved
 
 
-def read(path: str, known: Mapping[str, bool], settings: Mapping[str, Option], command: str) -> list[str]:
-    """The options in a file, as words of the command line.
-
-    known     the options of the command, each with whether a value follows it
+def load(ctx: typer.Context, path: Path | None) -> dict[str, Any]:
+    """Take the options in a file as the defaults of the command; returns its fine settings, which have no option.
 
     Raises `EmbedxError`, which names the file and the key, for an unknown option or a wrong value.
     """
+    if path is None:
+        return {}
     import tomllib  # here, because `embedx --help` does not need it
 
+    command: Any = ctx.command
     try:
-        found = tomllib.loads(Path(path).read_bytes().decode("utf-8"))
+        found = tomllib.loads(path.read_bytes().decode("utf-8"))
     except OSError as error:
         raise EmbedxError(f"--config {path}: cannot be read: {error.strerror or error}") from error
-    except UnicodeDecodeError as error:
-        raise EmbedxError(f"{path}: not UTF-8, which TOML is (byte {error.start})") from error
-    except (ValueError, RecursionError) as error:  # a number of thousands of digits is the former as well
+    except (ValueError, RecursionError) as error:  # also text that is not UTF-8, and numbers of thousands of digits
         raise EmbedxError(f'{path}: not TOML: {error}; lines look like epochs = 5 or objective = "ar"') from error
-    options = {name[2:] for name in known if name.startswith("--") and name not in NOT_IN_FILES}
-    options = {name for name in options if name.removeprefix("no-") not in options - {name}}
-    words: list[str] = []
+    options = {name[2:]: each for each in command.params for name in each.opts if name.startswith("--")}
+    for name in ("set", "config", "save-config"):
+        options.pop(name, None)
+    ctx.default_map, fine = {}, {}
     for given, value in found.items():
         name = given.replace("_", "-")
-        setting = settings.get(name.replace("-", "_"))
-        if name not in options and setting is None:
-            remedy = near(name, options, f"`{command} --help` shows them")
-            raise EmbedxError(f"{path}: {given}: no option of `{command}` that a file may have; {remedy}")
-        try:
-            for each in value if isinstance(value, list) and setting is None else [value]:
-                words += _words(f"--{name}", each, setting, has_value=known.get(f"--{name}", True))
-        except EmbedxError as error:
-            raise EmbedxError(f"{path}: {given}: {error}") from error
-    return words
-
-
-def _words(flag: str, value: Any, setting: Option | None, *, has_value: bool) -> list[str]:
-    """An option and its value as they would be typed."""
-    kind: Any = (str if has_value else bool) if setting is None else kind_of(setting.field)
-    taken = {bool: bool, int: int, float: int | float}.get(kind, str)
-    if setting is not None and setting.field.metadata["parse"]:
-        taken = int | float | str
-    if not isinstance(value, taken) or (isinstance(value, bool) and kind is not bool):
-        wanted = "true or false" if kind is bool else described(setting.field) if setting else "text"
-        raise EmbedxError(f"must be {wanted}, not {json.dumps(value, default=str)}")
-    text = ("yes" if value else "no") if isinstance(value, bool) else str(value)
-    if setting is not None:
-        read_value(setting.field, text)  # refuses a value out of range here, where the key is known
-        if setting.is_fine:
-            return ["--set", f"{flag[2:]}={text}"]
-    if has_value:
-        return [flag, text]
-    return [flag] if value else [f"--no-{flag[2:]}"] if setting is not None else []
+        setting = command.settings.get(name.replace("-", "_"))
+        if setting is None and name not in options:
+            remedy = near(name, options, f"`embedx {command.name} --help-all` shows them")
+            raise EmbedxError(f"{path}: {given}: no option of `embedx {command.name}` that a file may have; {remedy}")
+        is_switch = kind_of(setting.field) is bool if setting else options[name].is_flag
+        if is_switch != isinstance(value, bool):
+            raise EmbedxError(f"{path}: {given}: must be {'true or false' if is_switch else 'a number or a text'}")
+        if setting is not None:
+            try:
+                read = read_value(setting.field, str(value).lower() if is_switch else str(value))
+            except EmbedxError as error:
+                raise EmbedxError(f"{path}: {given}: {error}") from error
+            if setting.is_fine:
+                fine[setting.field.name] = read
+                continue
+        is_list = isinstance(value, list) or is_switch
+        ctx.default_map[setting.field.name if setting else options[name].name] = value if is_list else str(value)
+    return fine
 
 
 def given(values: Mapping[str, Any], parameters: Iterable[inspect.Parameter]) -> dict[str, Any]:
@@ -87,7 +75,7 @@ def given(values: Mapping[str, Any], parameters: Iterable[inspect.Parameter]) ->
 
 
 def save(path: Path, values: Mapping[str, Any], command: str, *, overwrite: bool) -> None:
-    """Write a file that `read` reads. Raises `EmbedxError` if it cannot be written, or another is there and `overwrite` is
+    """Write a file that `load` reads. Raises `EmbedxError` if it cannot be written, or another is there and `overwrite` is
     false.
     """
     lines = [f"{name.replace('_', '-')} = {_toml(value)}\n" for name, value in values.items()]
@@ -101,10 +89,5 @@ def save(path: Path, values: Mapping[str, Any], command: str, *, overwrite: bool
 
 
 def _toml(value: Any) -> str:
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_toml, value))}]"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int | float):
-        return repr(value)
-    return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
+    """A value in TOML, which is JSON's notation but for paths and DEL."""
+    return json.dumps(value, ensure_ascii=False, default=str).replace("\x7f", "\\u007f")

@@ -1,111 +1,126 @@
-"""Commands: their options from settings and files, other programs' names for these, and help in sections."""
+"""Commands: their options from settings and files, other programs' names for these, and the help."""
 
+import difflib
 import inspect
-import sys
-from collections.abc import Callable, Mapping, Sequence
+import itertools
+import textwrap
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from pathlib import Path
 from typing import Any
 
-from typer.core import TyperCommand
+import typer
+from typer.core import TyperCommand, TyperGroup
 from typer.models import ArgumentInfo
 
 from embedx.cli import config
-from embedx.cli.aliases import translated, value_of
-from embedx.cli.options import PANELS, Config, Option, SaveConfig, Set, read_set
+from embedx.cli.aliases import INSTEAD, long_names, own_name
+from embedx.cli.options import CONFIG, PANELS, SHORT_HELP, Option, as_option, documented, read_set
 from embedx.errors import EmbedxError
-from embedx.settings import check, kind_of
+from embedx.settings import check
 
-REMOVED = {  # options of earlier versions, with what to write now
-    "--help-all": "write --help, or `embedx objectives NAME` for the settings of an objective",
-    "--share": "write --block-size",
-    "--query": "write --scored-fraction for `embedx predict`, --set scored-fraction=VALUE for training",
-    "--keep": "write --set candidate-fraction=VALUE",
-    "--tau": "write --set min-coefficient=VALUE",
-    "--categories": "cluster the vectors of embedx.load(MODEL) with scikit-learn",
-    "--outliers": "compare the vectors of embedx.load(MODEL) in Python",
-    "--log-json": "an option of training; the page has the loss of each epoch",
-    "--license": "write the licence into README.md of the exported folder",
-}
+UsageError: Any = typer.BadParameter.__mro__[1]  # typer does not export the base class of its errors
+MAX_COLUMN = 30  # characters of the names in a help
+
+
+def write_rows(formatter: Any, title: str, rows: Iterable[tuple[str, str]]) -> None:
+    """A section of a help: names, and beside them texts, which are not broken at hyphens."""
+    rows = list(rows)
+    column = min(max(len(name) for name, _ in rows), MAX_COLUMN) + 4
+    with formatter.section(title):
+        for name, text in rows:
+            is_long = len(name) + 4 > column
+            if is_long:
+                formatter.write(f"  {name}\n")
+            first = " " * column if is_long else f"  {name}".ljust(column)
+            lines = textwrap.wrap(text, formatter.width - column, break_on_hyphens=False) or [""]
+            formatter.write(first + f"\n{' ' * column}".join(lines) + "\n")
+
+
+class Group(TyperGroup):
+    """Commands, whose help has them by sections."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for name, each in self.commands.items():
+            title = getattr(each, "rich_help_panel", None) or "Commands"
+            sections.setdefault(title, []).append((name, first_sentence(each.help)))
+        for title, rows in sections.items():
+            write_rows(formatter, title, rows)
+
+
+def shortened(text: str) -> str:
+    """The meaning of an option without details, and its default."""
+    meaning, mark, default = text.partition("  [default")
+    return meaning.split("; ")[0] + mark + default
+
+
+def first_sentence(text: str | None) -> str:
+    return " ".join((text or "").split("\n\n")[0].split())
 
 
 class Command(TyperCommand):
-    """A command that accepts other programs' names for its options, and options in a file."""
+    """A command that takes other programs' names for its options, and options from a file."""
 
     settings: Mapping[str, Option] = {}  # by name
-    has_config = False
+    shown: tuple[str, ...] = ()  # the options in its short help, if it has one
+    is_short = False
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """As any command, after translating names; the options of --config come before those that were typed."""
-        if not ctx.resilient_parsing:
-            known = self.known(ctx)
-            args = translated(args, known)
-            self._refuse_moved(args, known)
-            path = value_of(args, "--config") if self.has_config else None
-            if path is not None:
-                args = [*config.read(path, known, self.settings, f"embedx {self.name}"), *args]
-        return super().parse_args(ctx, args)
+        """As any command, after translating names. Raises `EmbedxError` for wrong usage."""
+        known = {name.lstrip("-") for each in self.get_params(ctx) for name in (*each.opts, *each.secondary_opts)}
+        ctx.token_normalize_func = partial(own_name, known=known)
+        args = long_names(args, known)
+        self.is_short = bool(self.shown) and "--help-all" not in args
+        if self.shown and not self.is_short:
+            args = ["--help"]
+        for name, value in itertools.zip_longest(args, args[1:]):
+            if name.startswith("-") and (value == "" or name.endswith("=")):
+                raise EmbedxError(f"{name.rstrip('=')} '': an empty value; give one, or leave {name.rstrip('=')} out")
+        try:
+            return super().parse_args(ctx, args)
+        except UsageError as error:
+            raise EmbedxError(self._remedy(error, known)) from error
 
-    def known(self, ctx: Any) -> dict[str, bool]:
-        """The options, each with whether a value follows it."""
-        options = [each for each in self.get_params(ctx) if each.param_type_name == "option"]
-        return {name: not getattr(each, "is_flag", False) for each in options for name in [*each.opts, *each.secondary_opts]}
-
-    def _refuse_moved(self, args: Sequence[str], known: Mapping[str, bool]) -> None:
-        """Raise `EmbedxError` for an option that is now given by --set, or is gone."""
-        fine = {name.replace("_", "-"): each for name, each in self.settings.items() if each.is_fine}
-        for word, following in zip(args, [*args, "VALUE"][1:], strict=True):
-            given, _, value = word.partition("=")
-            if word == "--":
-                return
-            if given in known or not given.startswith("--"):
-                continue
-            if given in REMOVED:
-                raise EmbedxError(f"{given}: no longer an option; {REMOVED[given]}")
-            name = given[2:].replace("_", "-")
-            is_off = name.startswith("no-") and name not in fine
-            name = name.removeprefix("no-") if is_off else name
-            if name in fine:
-                if kind_of(fine[name].field) is bool:
-                    typed, value = given, "no" if is_off else "yes"
-                else:
-                    value = value or following
-                    typed = f"{given} {value}"
-                raise EmbedxError(f"{typed}: write --set {name}={value}")
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """On a terminal by rich, which must not take [default: 5] for markup."""
-        if sys.stdout.isatty():
-            from rich.markup import escape
-
-            each: Any
-            for each in self.get_params(ctx):
-                each.help = escape(getattr(each, "help", None) or "")
-        super().format_help(ctx, formatter)
+    def _remedy(self, error: Any, known: Iterable[str]) -> str:
+        """One line about wrong usage."""
+        if not hasattr(error, "possibilities"):
+            return f"{error.format_message().rstrip('.')}; see --help"
+        name = error.option_name.lstrip("-")
+        if name in INSTEAD:
+            return f"--{name}: {INSTEAD[name]}"
+        fine = {each.field.name.replace("_", "-") for each in self.settings.values() if each.is_fine}
+        found = difflib.get_close_matches(name, [*known, *fine], n=1, cutoff=0.65)
+        meant = [f"--set {each}=VALUE" if each in fine else f"--{each}" for each in found]
+        return f"{error.message}; {''.join(f'did you mean {each}? ' for each in meant)}see --help"
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """The sections of the help in plain text."""
+        """The options by sections; in a short help the most important ones."""
         sections: dict[str, list[tuple[str, str]]] = {}
         for each in self.get_params(ctx):
-            record = each.get_help_record(ctx)
-            if record is not None:
-                title = getattr(each, "rich_help_panel", None) or ("Help" if each.name == "help" else "Options")
-                title = "Arguments" if each.param_type_name == "argument" else title
-                sections.setdefault(title, []).append(record)
-        for title, records in sections.items():
-            with formatter.section(title):
-                formatter.write_dl(records)
+            if (record := each.get_help_record(ctx)) is None:
+                continue
+            title = getattr(each, "rich_help_panel", None) or "Options"
+            if each.param_type_name == "argument":
+                title = "Arguments"
+            elif self.is_short:
+                if each.name not in (*self.shown, "help"):
+                    continue
+                title, record = "Options", (record[0], shortened(record[1]))
+            sections.setdefault(title, []).append(record)
+        if self.is_short:
+            sections["Options"].append(("--help-all", "Show all options."))
+        for title, rows in sections.items():
+            write_rows(formatter, title, rows)
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        if not self.is_short:
+            super().format_epilog(ctx, formatter)
 
 
-class OtherPrograms(TyperCommand):
-    """A command with another program's own options, single dashes and all."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        words = args if args[:1] in (["--help"], ["-h"]) else ["--", *args]
-        return super().parse_args(ctx, words if args else ["--help"])
-
-
-def command_class(settings: Mapping[str, Option], has_config: bool) -> type[Command]:
+def command_class(name: str, settings: Mapping[str, Option]) -> type[Command]:
     """The class of a command with these settings."""
-    return type("SettingsCommand", (Command,), {"settings": settings, "has_config": has_config})
+    return type("SettingsCommand", (Command,), {"settings": settings, "shown": SHORT_HELP.get(name, ())})
 
 
 def with_settings(
@@ -116,31 +131,29 @@ def with_settings(
     name        of the command, as it is typed after `embedx`
     has_config  whether its options may be read from a file, and saved
     """
-    parameters = list(inspect.signature(command).parameters.values())
-    takes_settings = "typed" in (each.name for each in parameters)
-    parameters = [each for each in parameters if each.name != "typed"]
-    parameters += [each.parameter() for each in settings.values() if not each.is_fine]
-    added = {"set_": Set} if any(each.is_fine for each in settings.values()) else {}
-    added |= {"config": Config, "save_config": SaveConfig} if has_config else {}
+    text, texts = documented(command)
+    of_command = [each for each in inspect.signature(command).parameters.values() if each.name != "typed"]
+    options = [each for each in settings.values() if not each.is_fine]
+    added: dict[str, Any] = {"set_": list[str] | None} if len(options) < len(settings) else {}
+    added |= {"config": CONFIG, "save_config": Path | None} if has_config else {}
     keyword = inspect.Parameter.KEYWORD_ONLY
-    parameters += [inspect.Parameter(each, keyword, default=None, annotation=kind) for each, kind in added.items()]
-    parameters = [each.replace(kind=keyword) for each in parameters]
+    of_command += [inspect.Parameter(each, keyword, default=None, annotation=kind) for each, kind in added.items()]
+    parameters = [*(as_option(each, texts) for each in of_command), *(each.parameter() for each in options)]
     parameters.sort(key=_place)
 
     def run(**given: Any) -> None:
-        typed = {setting: given.pop(setting) for setting, each in settings.items() if not each.is_fine}
+        typed = {each.field.name: given.pop(each.field.name) for each in options}
         typed = {setting: value for setting, value in typed.items() if value is not None}
+        typed |= given.pop("config", None) or {}  # fine settings in the file
         typed |= read_set(given.pop("set_", None) or [], settings, name)
-        given.pop("config", None)
         if path := given.pop("save_config", None):
             for setting, value in typed.items():  # an invalid value is not saved
                 check(settings[setting].field, value)
-            values = config.given(given, parameters) | typed
-            config.save(path, values, f"embedx {name}", overwrite=given["overwrite"])
-        command(**given, **({"typed": typed} if takes_settings else {}))
+            config.save(path, config.given(given, parameters) | typed, f"embedx {name}", overwrite=given["overwrite"])
+        command(**given, **({"typed": typed} if settings else {}))
 
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    run.__doc__ = command.__doc__
+    run.__doc__ = text
     run.__annotations__ = {each.name: each.annotation for each in parameters}
     return run
 

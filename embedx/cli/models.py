@@ -1,130 +1,115 @@
-"""The commands about trained models: predict, score, query, report, convert; and the phrases of a text."""
+"""The commands about trained models: predict, score, query, report, convert."""
 
 import json
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Annotated, Any
 
 import typer
 
 from embedx.cli import tables
-from embedx.cli.options import (
-    Analogies,
-    CacheDir,
-    Json,
-    Model,
-    Overwrite,
-    Pairs,
-    Quiet,
-    Test,
-    TestLabels,
-    TopK,
-    TrustPickle,
-    WhichVectors,
-    option,
-)
 from embedx.cli.streams import is_read_at_once
 from embedx.distributed.settings import MAX_WORKERS, ClusterSettings
 from embedx.errors import EmbedxError
 from embedx.settings import MOST_THREADS
 from embedx.training.progress import Reporter
 
-Corpora = Annotated[list[str], typer.Argument(metavar="CORPUS...", help="as for `embedx train`")]
+TopK = Annotated[int, typer.Option(min=1)]
 
 
 def predict(
-    model: Annotated[str, typer.Argument(metavar="DIR", help="folder written by `embedx classify`")],
-    data: Annotated[
-        str, typer.Argument(metavar="DATA", help="in any format that `embedx classify` reads; labels are not used")
-    ],
+    model: str,
+    data: str,
     top_k: TopK = 5,
-    threads: Annotated[int | None, option("worker threads; by default one per usable core", min=1, max=MOST_THREADS)] = None,
-    search: Annotated[bool, option("score only a part of the labels, found by an index", "--search")] = False,
-    scored_fraction: Annotated[float, option("with --search: fraction of the labels that is scored", min=0, max=1)] = 0.05,
-    cluster: Annotated[str | None, option("predict on a Ray cluster: its workers share the rows")] = None,
-    workers: Annotated[
-        int | None, option("with --cluster: worker processes; by default one per machine", min=1, max=MAX_WORKERS)
-    ] = None,
-    quiet: Quiet = False,
-    as_json: Json = False,
+    threads: Annotated[int | None, typer.Option(min=1, max=MOST_THREADS)] = None,
+    search: bool = False,
+    scored_fraction: Annotated[float, typer.Option(min=0, max=1)] = 0.05,
+    cluster: str | None = None,
+    workers: Annotated[int | None, typer.Option(min=1, max=MAX_WORKERS)] = None,
+    quiet: bool = False,
+    as_json: bool = False,
 ) -> None:
-    """List the most probable labels of each row: label, probability, label, probability, ..."""
-    from embedx.cli import commands
+    """List the best labels of each row, with their probabilities.
+
+    model            folder written by `embedx classify`
+    data             in any format that `embedx classify` reads; labels are not used
+    threads          worker threads; by default one per usable core
+    search           score only a part of the labels, found by an index
+    scored_fraction  with --search: fraction of the labels that is scored
+    cluster          predict on a Ray cluster: its workers share the rows
+    workers          with --cluster: worker processes; by default one per machine
+    """
+    from embedx.cli import labels
 
     on = ClusterSettings(cluster, workers)
     reporter = Reporter(sys.stderr, is_quiet=quiet, is_alone=not is_read_at_once())
     scored = scored_fraction if search else None
-    for labels in commands.predict(model, data, top_k, threads, scored, on, reporter):
+    for row in labels.predict(model, data, top_k, threads, scored, on, reporter):
         if as_json:
-            print(json.dumps([{"label": label, "probability": probability} for label, probability in labels]))
+            print(json.dumps([{"label": label, "probability": probability} for label, probability in row]))
         else:
-            print("\t".join(f"{label}\t{probability:.4g}" for label, probability in labels))
+            print("\t".join(f"{label}\t{probability:.4g}" for label, probability in row))
 
 
 def evaluate(
-    models: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="MODEL [OTHER]",
-            help="model folder, word2vec or .vec file, or gensim's with --trust-pickle; with OTHER the two are compared",
-        ),
-    ],
-    against: Annotated[
-        list[str] | None,
-        option("models of another configuration, or a pattern; MODEL may then be several models that differ in their seed"),
-    ] = None,
-    pairs: Pairs = None,
-    analogies: Analogies = None,
-    protocol: Annotated[str, option("embedx, or gensim: analogies among the first 300,000 words, not 30,000")] = "embedx",
-    method: Annotated[str, option("analogies: 3cosadd or 3cosmul")] = "3cosadd",
-    candidates: Annotated[
-        int | None, option("analogies: number of words that may be the answer; by default that of the protocol", min=1)
-    ] = None,
-    vectors: WhichVectors = "input",
-    heldout: Annotated[
-        str | None,
-        option(
-            "log-likelihood of a text that was not trained on, named like a CORPUS; similarity is then scored only with "
-            "--pairs or --analogies"
-        ),
-    ] = None,
-    oov: Annotated[bool, option("score words outside the vocabulary too, by their n-grams", "--oov")] = False,
-    seed: Annotated[int, option("random seed of resampling and of held-out pairs", min=0)] = 0,
-    test: Test = None,
-    test_labels: TestLabels = None,
-    trust_pickle: TrustPickle = False,
-    quiet: Quiet = False,
-    as_json: Json = False,
+    models: list[str],
+    against: list[str] | None = None,
+    pairs: list[Path] | None = None,
+    analogies: Path | None = None,
+    protocol: str = "embedx",
+    method: str = "3cosadd",
+    candidates: Annotated[int | None, typer.Option(min=1)] = None,
+    vectors: str = "input",
+    text: str | None = None,
+    oov: bool = False,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    test: str | None = None,
+    test_labels: str | None = None,
+    trust_pickle: bool = False,
+    quiet: bool = False,
+    as_json: bool = False,
 ) -> None:
-    """Score word vectors on similarity and analogies, or on --heldout text, or a classifier on --test data."""
+    """Score word vectors or a classifier.
+
+    Word vectors are scored on similarity and analogies, or by the likelihood of a --text; classifiers on --test data.
+
+    models      model folder, word2vec or .vec file, or gensim's with --trust-pickle; two are compared
+    against     models of another configuration, or a pattern; MODELS may then be several that differ in their seed
+    protocol    embedx, or gensim: analogies among the first 300,000 words, not 30,000
+    method      analogies: 3cosadd or 3cosmul
+    candidates  analogies: number of words that may be the answer; by default that of the protocol
+    text        log-likelihood of a text that was not trained on, named like a corpus of `embedx train`; similarity is then
+                scored only with --pairs or --analogies
+    oov         score words outside the vocabulary too, by their n-grams
+    seed        random seed of resampling and of held-out pairs
+    """
     from embedx.storage.folder import task_of
 
     model, *runs = models
-    other = runs.pop() if len(runs) == 1 and not against else None
     progress = Reporter(sys.stderr, is_quiet=quiet)
     found: dict[str, Any] = {}
-    if heldout is not None:
-        from embedx.cli import commands
+    if text is not None:
+        from embedx.cli.words import score_text
 
         if test is not None:
-            raise EmbedxError("--heldout is for word vectors, --test for classifiers; give one of them")
-        if runs or against:
-            raise EmbedxError("--heldout compares two models at most; leave out --against and the others")
-        likelihoods, difference = commands.heldout(model, other, heldout, seed, progress)
-        found["heldout"] = commands.heldout_json(likelihoods, difference)
+            raise EmbedxError("--text is for word vectors, --test for classifiers; give one of them")
+        if len(runs) > 1 or against:
+            raise EmbedxError("--text compares two models at most; leave out --against and the others")
+        found["heldout"], lines = score_text(models, text, seed, progress)
         if not as_json:
-            print("\n".join(commands.heldout_lines(likelihoods, difference)))
+            print("\n".join(lines))
         if not pairs and analogies is None:
             if as_json:
                 print(json.dumps(found))
             return
     if test is not None or task_of(Path(model)) == "classification":
-        from embedx.cli import commands
+        from embedx.cli.labels import test_metrics
+        from embedx.cli.run import metric_lines, plain_numbers
 
-        metrics = commands.test_classifier(model, test, test_labels, progress)
-        print(json.dumps({"test": commands.plain_numbers(metrics)}) if as_json else "\n".join(commands.metric_lines(metrics)))
+        metrics = test_metrics(model, test, test_labels, progress)
+        print(json.dumps({"test": plain_numbers(metrics)}) if as_json else "\n".join(metric_lines(metrics)))
         return
+    other = runs.pop() if len(runs) == 1 and not against else None
     from embedx.evaluation import words
     from embedx.evaluation.word_sets import WordTests
 
@@ -143,17 +128,23 @@ def evaluate(
 
 
 def report(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="folder written by `embedx train` or `embedx classify`")],
-    output: Annotated[Path | None, option("file to write; by default MODEL.report.html here", "--output", "-o")] = None,
-    overwrite: Overwrite = False,
-    test: Test = None,
-    test_labels: TestLabels = None,
-    pairs: Pairs = None,
-    analogies: Analogies = None,
-    quiet: Quiet = False,
+    model: str,
+    output: Path | None = None,
+    overwrite: bool = False,
+    test: str | None = None,
+    test_labels: str | None = None,
+    pairs: list[Path] | None = None,
+    analogies: Path | None = None,
+    quiet: bool = False,
     typed: dict[str, Any] | None = None,
 ) -> None:
-    """Write an HTML page about a model: settings, curves, scores, nearest words and a map, or the errors of a classifier."""
+    """Write an HTML page about a model.
+
+    It has settings, curves and scores; of word vectors nearest words and a map, of a classifier its errors.
+
+    model   folder written by `embedx train` or `embedx classify`
+    output  file to write; by default MODEL.report.html here
+    """
     from embedx.report.report import report as write
 
     with Reporter(sys.stderr, is_quiet=quiet) as reporter:
@@ -164,35 +155,12 @@ def report(
     print(page)
 
 
-def phrases(
-    corpora: Corpora,
-    top_k: Annotated[int | None, option("number of results to list; by default all", min=1)] = None,
-    cache_dir: CacheDir = None,
-    quiet: Quiet = False,
-    as_json: Json = False,
-    typed: dict[str, Any] | None = None,
-) -> None:
-    """List the collocations of a text, the highest score first: words joined by _, count, score, number of the pass."""
-    given = SimpleNamespace(**locals())
-    from embedx.cli import commands
+def nearest(model: str, words: list[str], top_k: TopK = 10, vectors: str = "input", as_json: bool = False) -> None:
+    """List the words nearest to each word: word, neighbour, cosine.
 
-    found = commands.phrases(given)[:top_k]
-    values = [
-        {"phrase": each.joined, "words": each.words, "count": each.times, "score": each.score, "pass": number}
-        for number, each in found
-    ]
-    rows = [(each.joined, str(each.times), f"{each.score:.4f}", str(number)) for number, each in found]
-    tables.show(("phrase", "count", "score", "pass"), rows, values if as_json else None)
-
-
-def nearest(
-    model: Model,
-    words: Annotated[list[str], typer.Argument(metavar="WORD...", help="each is looked up by itself")],
-    top_k: TopK = 10,
-    vectors: WhichVectors = "input",
-    as_json: Json = False,
-) -> None:
-    """List the words nearest to each WORD: word, neighbour, cosine."""
+    model  model folder, or a vector file of another program, such as word2vec's
+    words  each is looked up by itself
+    """
     from embedx import load
 
     chosen = load(model).of(vectors)
@@ -202,15 +170,11 @@ def nearest(
     tables.show(("word", "neighbour", "cosine"), rows, values if as_json else None)
 
 
-def analogy(
-    model: Model,
-    a: Annotated[str, typer.Argument(metavar="A")],
-    b: Annotated[str, typer.Argument(metavar="B")],
-    c: Annotated[str, typer.Argument(metavar="C")],
-    top_k: TopK = 10,
-    as_json: Json = False,
-) -> None:
-    """A is to B as C is to what? List the answers: word, cosine."""
+def analogy(model: str, a: str, b: str, c: str, top_k: TopK = 10, as_json: bool = False) -> None:
+    """A is to B as C is to what? List the answers: word, cosine.
+
+    model  model folder, or a vector file of another program, such as word2vec's
+    """
     from embedx import load
 
     rows = load(model).analogy(a, b, c, top_k)
@@ -219,14 +183,18 @@ def analogy(
 
 
 def convert(
-    model: Model,
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="file or folder to write; .gz, .bz2, .xz compress text and .bin")],
-    overwrite: Overwrite = False,
-    trust_pickle: TrustPickle = False,
-    quiet: Quiet = False,
+    model: str,
+    out: Path,
+    overwrite: bool = False,
+    trust_pickle: bool = False,
+    quiet: bool = False,
     typed: dict[str, Any] | None = None,
 ) -> None:
-    """Write word vectors in the format of another program."""
+    """Write word vectors in the format of another program.
+
+    model  model folder, or a vector file of another program, such as word2vec's
+    out    file or folder to write; .gz, .bz2, .xz compress text and .bin
+    """
     from embedx import load
     from embedx.vectors.export import export
 

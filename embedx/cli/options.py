@@ -1,14 +1,17 @@
 """Options of the command line: those made from the fields of settings, and those that several commands share."""
 
+import copy
 import dataclasses
 import inspect
-from collections import Counter
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_origin
 
 import typer
+from typer.models import ArgumentInfo
 
+from embedx.cli import config
 from embedx.errors import EmbedxError, near
 from embedx.settings import (
     FINE,
@@ -30,10 +33,16 @@ PANELS = (
     "Validation", "Phrases", StartSettings.panel, "With --collapsed", "Cluster", "Long runs", "Configuration",
 )  # fmt: skip
 
-
-def option(text: str, *flags: str, panel: str | None = None, **more: Any) -> Any:
-    """What typer needs for an option that this text explains."""
-    return typer.Option(*flags, help=text, rich_help_panel=panel, **more)
+SHORT_HELP = {  # the options that --help shows; --help-all shows all
+    "train": (
+        "objective", "output", "architecture", "dim", "window", "negatives", "epochs", "time_budget", "threads", "min_count",
+        "subwords", "heldout", "config",
+    ),
+    "classify": (
+        "test", "objective", "output", "hidden", "weights", "negatives", "epochs", "time_budget", "threads", "learning_rate",
+        "l2", "validation", "config",
+    ),
+}  # fmt: skip
 
 
 def completed(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
@@ -51,60 +60,70 @@ def objective_names() -> Iterable[str]:
     return OBJECTIVES
 
 
-# ---- options that several commands share
+# ---- options from the signature and the docstring of a command
 
-Output = Annotated[Path | None, option("folder to write; by default named after the input", "--output", "-o", panel="Output")]
-Overwrite = Annotated[bool, option("overwrite the output, after the new one is complete", "--overwrite", panel="Output")]
-Quiet = Annotated[bool, option("show only warnings and errors on standard error", "--quiet", "-q", panel="Output")]
-Verbose = Annotated[bool, option("show all settings, not only changed ones", "--verbose", "-v", panel="Output")]
-Json = Annotated[bool, option("print one JSON object", "--json", panel="Output")]
-CacheDir = Annotated[
-    Path | None, option("folder of encoded corpora; by default $EMBEDX_CACHE_DIR or ~/.cache/embedx", panel="Output")
-]
-LogJson = Annotated[Path | None, option("append progress to this file, a JSON object per line", panel="Output")]
-CheckpointEvery = Annotated[
-    str,
-    option("time between checkpoints, saved beside the output; 0: only when interrupted", panel="Long runs"),
-]
-Resume = Annotated[bool, option("resume from the last checkpoint, if there is one", "--resume", panel="Long runs")]
-Objective = Annotated[
-    str | None,
-    option(
+SHARED = {  # options that several commands have: the section of the help, and the text
+    "train_labels": ("Data", "labels of the training data, if they are in a file of their own"),
+    "test": ("Data", "labelled data on which the classifier is scored"),
+    "test_labels": ("Data", "labels of --test, if they are in a file of their own"),
+    "objective": (
+        "Objective",
         "the output layer; by default ns for text, and chosen from the data for labels; `embedx objectives` lists them",
-        panel="Objective",
-        autocompletion=completed(objective_names),
     ),
-]
-TrainLabels = Annotated[str | None, option("labels of the training data, if they are in a file of their own", panel="Data")]
-Test = Annotated[str | None, option("labelled data on which the classifier is scored", panel="Data")]
-TestLabels = Annotated[str | None, option("labels of --test, if they are in a file of their own", panel="Data")]
-Pairs = Annotated[
-    list[Path] | None, option("word pairs with scores, instead of the packaged sets", metavar="FILE", panel="Held-out data")
-]
-Analogies = Annotated[
-    Path | None, option("analogy questions in Google's format, instead of the packaged sets", panel="Held-out data")
-]
-Model = Annotated[
-    str, typer.Argument(metavar="MODEL", help="model folder, or a vector file of another program, such as word2vec's")
-]
-TopK = Annotated[int, option("number of results to list", min=1)]
-WhichVectors = Annotated[str, option("input, output or sum (of both); the last two need a model folder", "--vectors")]
-TrustPickle = Annotated[bool, option("open gensim's own format, a pickle, which can run any code in it", "--trust-pickle")]
-Set = Annotated[
-    list[str] | None,
-    option(
-        "a fine setting, one of those listed below and by `embedx objectives NAME`; repeatable",
-        "--set",
-        metavar="NAME=VALUE",
-        panel="Configuration",
-    ),
-]
-Config = Annotated[
-    Path | None, option("TOML file of options, such as epochs = 5; the command line has priority", panel="Configuration")
-]
-SaveConfig = Annotated[
-    Path | None, option("save the options of this run, except those of its output, to such a file", panel="Configuration")
-]
+    "output": ("Output", "folder to write; by default named after the input"),
+    "overwrite": ("Output", "overwrite the output, after the new one is complete"),
+    "cache_dir": ("Output", "folder of encoded corpora; by default $EMBEDX_CACHE_DIR or ~/.cache/embedx"),
+    "log_json": ("Output", "append progress to this file, a JSON object per line"),
+    "as_json": ("Output", "print one JSON object"),
+    "quiet": ("Output", "show only warnings and errors on standard error"),
+    "verbose": ("Output", "show all settings, not only changed ones"),
+    "pairs": ("Held-out data", "word pairs with scores, instead of the packaged sets"),
+    "analogies": ("Held-out data", "analogy questions in Google's format, instead of the packaged sets"),
+    "checkpoint_every": ("Long runs", "time between checkpoints, saved beside the output; 0: only when interrupted"),
+    "resume": ("Long runs", "resume from the last checkpoint, if there is one"),
+    "set_": ("Configuration", "a fine setting, one of those listed below and by `embedx objectives NAME`; repeatable"),
+    "config": ("Configuration", "TOML file of options, such as epochs = 5; the command line has priority"),
+    "save_config": ("Configuration", "save the options of this run, except those of its output, to such a file"),
+    "top_k": (None, "number of results to list"),
+    "vectors": (None, "input, output or sum (of both); the last two need a model folder"),
+    "trust_pickle": (None, "open gensim's own format, a pickle, which can run any code in it"),
+}
+FLAGS = {"output": ("-o",), "quiet": ("-q",), "verbose": ("-v",)}
+NAMES = {"as_json": "--json", "set_": "--set"}
+CONFIG = Annotated[Path | None, typer.Option(callback=config.load, is_eager=True)]
+
+
+def documented(command: Callable[..., None]) -> tuple[str, dict[str, str]]:
+    """The docstring of a command without its list of parameters, and the text of each parameter in that list."""
+    names, rest, texts, last = inspect.signature(command).parameters, [], {}, None
+    for line in (inspect.getdoc(command) or "").splitlines():
+        match = re.fullmatch(r"(\w+)  +(.+)", line)
+        if match and match[1] in names:
+            last = match[1]
+            texts[last] = match[2]
+        elif last and line.startswith("  "):
+            texts[last] += f" {line.strip()}"
+        else:
+            last = None
+            rest.append(line)
+    return "\n".join(rest).strip(), texts
+
+
+def as_option(parameter: inspect.Parameter, texts: Mapping[str, str]) -> inspect.Parameter:
+    """A parameter of a command as typer wants it: an argument if it has no default, else an option."""
+    name, kind = parameter.name, parameter.annotation
+    about: Any = typer.Argument() if parameter.default is parameter.empty else typer.Option()
+    if hasattr(kind, "__metadata__"):
+        kind, about = kind.__origin__, copy.copy(kind.__metadata__[0])
+    panel, text = SHARED.get(name, (None, None))
+    about.help, about.rich_help_panel = texts.get(name, text), panel
+    if isinstance(about, ArgumentInfo):
+        about.metavar = name.upper() + ("..." if get_origin(kind) is list else "")
+    else:
+        about.param_decls = (NAMES.get(name, f"--{name.replace('_', '-')}"), *FLAGS.get(name, ()))
+    if name == "objective":
+        about.autocompletion = completed(objective_names)
+    return parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=Annotated[kind, about])
 
 
 # ---- settings as options
@@ -116,10 +135,14 @@ class Option:
 
     field: dataclasses.Field[Any]
     panel: str = Settings.panel
-    takers: dict[str, Any] = dataclasses.field(default_factory=dict)  # objectives, if not all take it, with their defaults
-    others: dict[str, Any] = dataclasses.field(default_factory=dict)  # objectives and modes with a default of their own
-    meanings: dict[str, list[str]] = dataclasses.field(default_factory=dict)  # meaning: objectives
+    defaults: dict[str, Any] = dataclasses.field(default_factory=dict)  # of objectives and modes, where they differ
+    meanings: dict[str, list[str]] = dataclasses.field(default_factory=dict)  # meaning: objectives that declare it
     by_set: bool = False  # given by --set to this command, though it has an option elsewhere
+
+    @property
+    def is_own(self) -> bool:
+        """Whether only some objectives have it."""
+        return bool(self.meanings)
 
     @property
     def is_fine(self) -> bool:
@@ -127,42 +150,39 @@ class Option:
 
     def parameter(self) -> inspect.Parameter:
         """As typer wants it. None stands for an option that was not typed."""
-        kind: Any
-        kind, choices, name = kind_of(self.field), self.field.metadata["choices"], self.field.name
-        how: dict[str, Any] = {"show_default": False, "panel": self.field.metadata["panel"] or self.panel}
+        kind: Any = kind_of(self.field)
+        choices, flag = self.field.metadata["choices"], option_name(self.field.name)
+        how: dict[str, Any] = {"show_default": False, "rich_help_panel": self.field.metadata["panel"] or self.panel}
         if choices:
             how["autocompletion"] = completed(lambda: choices)
-        if kind is not bool:
-            how["parser"] = self._parser()
-        flag = option_name(name)
-        flag = f"{flag}/--no-{flag[2:]}" if kind is bool else flag
-        annotation = Annotated[kind | None, option(self.help(), flag, **how)]
-        return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+        if kind is bool:
+            flag = f"{flag}/--no-{flag[2:]}"
+        else:
 
-    def _parser(self) -> Callable[[str], Any]:
-        def read(text: str) -> Any:
-            return read_value(self.field, text)
+            def read(text: str) -> Any:
+                return read_value(self.field, text)
 
-        read.__name__ = {int: "integer", float: "number"}.get(kind_of(self.field), "text")  # in the help
-        return read
+            name = "text" if self.field.metadata["parse"] else {int: "int", float: "number"}.get(kind, "text")
+            how |= {"parser": read, "metavar": f"<{name}>"}
+        annotation = Annotated[kind | None, typer.Option(flag, help=self.help(), **how)]
+        return inspect.Parameter(self.field.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 
     def help(self) -> str:
         """The meaning, the choices and the defaults."""
-        choices = self.field.metadata["choices"]
         meaning = str(self.field.metadata["meaning"])
         if len(self.meanings) > 1:
             meaning = "; ".join(f"{', '.join(names)}: {each}" for each, names in self.meanings.items())
-        if choices:
+        if choices := self.field.metadata["choices"]:
             meaning += f" ({'|'.join(choices)})"
-        texts = {name: as_typed(value) for name, value in (self.takers | self.others).items()}
+        named: dict[str, list[str]] = {}  # objectives and modes by their default
+        for name, value in self.defaults.items():
+            named.setdefault(as_typed(value), []).append(name)
         default = as_typed(self.field.default)
-        if self.takers:
-            default = Counter(texts.values()).most_common(1)[0][0]
-        found = [default] if default else []
-        for text in sorted(set(texts.values()) - {default}, key=list(texts.values()).index):
-            names = ", ".join(name for name, each in texts.items() if each == text)
-            found = [*found, f"{text} for {names}"]
-        return meaning + (f"  [default: {'; '.join(found)}]" if found else "")
+        if self.is_own:
+            default = max(named, key=lambda text: len(named[text]))
+        shown = [default, *(f"{text} for {', '.join(names)}" for text, names in named.items() if text != default)]
+        shown = [each for each in shown if each]
+        return meaning + (f"  [default: {'; '.join(shown)}]" if shown else "")
 
 
 Options = dict[str, Option]
@@ -198,11 +218,11 @@ def _of_task(defaults: str, elsewhere: str, *groups: type[Settings]) -> Options:
                 each = options.setdefault(field.name, Option(field, "Objective"))
                 if each.field.metadata["choices"] != field.metadata["choices"]:  # each objective checks its own
                     each = options[field.name] = dataclasses.replace(each, field=_with_choices_of(each.field, field))
-                each.takers[name] = field.default
+                each.defaults[name] = field.default
                 each.meanings.setdefault(field.metadata["meaning"], []).append(name)
         for setting, value in getattr(objective, defaults).items():
             if setting in options:
-                (options[setting].takers or options[setting].others)[name] = value
+                options[setting].defaults[name] = value
     return options
 
 
@@ -223,7 +243,7 @@ def train_options() -> Options:
     groups = (SkipGramSettings, VocabularySettings, TextSettings, PhraseSettings, StartSettings, ClusterSettings)
     options = _of_task("word_defaults", "label_settings", *groups, CollapsedSettings)
     for name, value in DEFAULTS.items():
-        options[name].others["--collapsed"] = value
+        options[name].defaults["--collapsed"] = value
     return options
 
 
@@ -250,7 +270,7 @@ def compare_options() -> Options:
 def phrase_options() -> Options:
     """The settings of `embedx phrases`."""
     options = options_of(PhraseSettings, TextSettings)
-    options["phrases"].others["embedx phrases"] = 1
+    options["phrases"].defaults["embedx phrases"] = 1
     return options
 
 
@@ -268,6 +288,18 @@ def export_options() -> Options:
     return options_of(ExportSettings)
 
 
+SETTINGS: dict[str, Callable[[], Options]] = {  # of commands
+    "train": train_options,
+    "classify": classify_options,
+    "compare": compare_options,
+    "corpus check": train_options,
+    "phrases": phrase_options,
+    "report": report_options,
+    "export": export_options,
+    "convert": export_options,
+}
+
+
 def settings_listed(objective: str) -> dict[str, str]:
     """What `embedx objectives NAME` lists: settings of an objective, its own defaults, and the fine settings of both tasks."""
     from embedx.objectives import find
@@ -278,21 +310,19 @@ def settings_listed(objective: str) -> dict[str, str]:
     others: dict[str, str] = {}
     for name in dict.fromkeys([*tasks["train"], *tasks["classify"]]):
         taken = {task: options[name] for task, options in tasks.items() if name in options}
-        values = {task: (each.takers | each.others).get(objective, each.field.default) for task, each in taken.items()}
         each = next(iter(taken.values()))
-        is_own = any(objective in (each.takers | each.others) for each in taken.values())
-        if not is_own and (each.takers or not each.is_fine):
-            continue
-        defaults = {task: as_typed(value) for task, value in values.items() if value is not None}
-        field = of_objective.get(name, each.field)
-        about = [described(field)]
-        if len(set(defaults.values())) == 1:
-            about.append(f"default {next(iter(defaults.values()))}")
-        elif defaults:
-            about.append("default " + ", ".join(f"{value} for {task}" for task, value in defaults.items()))
-        about += [f"only {task}" for task in taken if len(taken) < len(tasks)]
-        place = own if is_own else others
-        place[option_name(name) + ("=VALUE" if each.is_fine else "")] = f"{field.metadata['meaning']} ({'; '.join(about)})"
+        is_own = any(objective in option.defaults for option in taken.values())
+        if is_own or (each.is_fine and not each.is_own):
+            defaults = {task: as_typed(option.defaults.get(objective, each.field.default)) for task, option in taken.items()}
+            shown = ", ".join(f"{value} for {task}" for task, value in defaults.items() if value)
+            field = of_objective.get(name, each.field)
+            about = [
+                described(field),
+                *([f"default {shown}"] if shown else []),
+                *(f"only {t}" for t in taken if len(taken) == 1),
+            ]
+            flag = option_name(name) + ("=VALUE" if each.is_fine else "")
+            (own if is_own else others)[flag] = f"{field.metadata['meaning']} ({'; '.join(filter(None, about))})"
     return own | others
 
 
@@ -301,14 +331,10 @@ def read_set(words: Sequence[str], options: Mapping[str, Option], command: str) 
     fine = {name.replace("_", "-"): each.field for name, each in options.items() if each.is_fine}
     found = {}
     for word in words:
-        given, equals, text = word.partition("=")
-        name = given.replace("_", "-")
-        if name not in fine:
-            remedy = near(name, fine, "`embedx objectives NAME` lists them")
-            if name.replace("-", "_") in options:
-                remedy = f"write --{name} {text}"
+        name, _, text = word.partition("=")
+        field = fine.get(name.replace("_", "-"))
+        if field is None:
+            remedy = near(name, fine, f"`embedx {command} --help-all` shows them")
             raise EmbedxError(f"--set {word}: not a fine setting of `embedx {command}`; {remedy}")
-        if not equals:
-            raise EmbedxError(f"--set {word}: no value; write --set {name}=VALUE, {described(fine[name])}")
-        found[fine[name].name] = read_value(fine[name], text)
+        found[field.name] = read_value(field, text)
     return found

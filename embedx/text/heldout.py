@@ -84,7 +84,7 @@ def spans_of(n: int, share: float) -> tuple[np.ndarray, int]:
     if held < 2:
         raise EmbedxError(
             f"--heldout {share:g}: fewer than 2 of the corpus's {n:,} pieces of {PIECE:,} words; hold out more, or "
-            "take a text of its own to embedx eval --heldout"
+            "take a text of its own to embedx eval --text"
         )
     most_dropped = int(MAX_DROPPED * n)
     fewest = min(held, MIN_SPANS)

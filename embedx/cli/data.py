@@ -1,0 +1,152 @@
+"""The commands about text and objectives: corpora known by name, their check, collocations, the cache, `embedx objectives`."""
+
+import dataclasses
+import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Annotated, Any
+
+import typer
+
+from embedx.cli import tables
+from embedx.cli.options import settings_listed
+from embedx.training.progress import Reporter
+
+Objective = Annotated[str | None, typer.Argument()]
+
+
+def list_objectives(objective: Objective = None, as_json: bool = False) -> None:
+    """List the objectives, or one with its settings.
+
+    Of each: loss, paper, when to choose it, candidates per example (m negatives, K classes), scores.
+
+    objective  only this one, with its settings
+    """
+    from embedx import objectives
+
+    rows: list[dict[str, Any]] = [dict(zip(objectives.TABLE_HEAD, row, strict=True)) for row in objectives.table()]
+    if objective is not None:
+        rows = [row | {"options": settings_listed(objective)} for row in rows if row["objective"] == objective]
+    if as_json:
+        print(json.dumps(rows))
+        return
+    for row in rows:
+        print(f"{row['objective']:16} {row['loss']}")
+        named = (("rows", "samplers", "needs"), objectives.MEASURED)
+        lines = [row["paper"], row["when"], *("; ".join(f"{each}: {row[each]}" for each in names) for names in named)]
+        lines += [f"{setting}: {meaning}" for setting, meaning in row.get("options", {}).items()]
+        print("\n".join(f"{'':16} {line}" for line in lines))
+    print(objectives.measured_how())
+
+
+def phrases(
+    corpora: list[str],
+    top_k: Annotated[int | None, typer.Option(min=1)] = None,
+    cache_dir: Path | None = None,
+    quiet: bool = False,
+    as_json: bool = False,
+    typed: dict[str, Any] | None = None,
+) -> None:
+    """List the collocations of a text.
+
+    The highest score first: words joined by _, count, score, number of the pass.
+
+    corpora  as for `embedx train`
+    top_k    number of results to list; by default all
+    """
+    given = SimpleNamespace(**locals())
+    from embedx.cli import words
+
+    found = words.phrases(given)[:top_k]
+    values = [
+        {"phrase": each.joined, "words": each.words, "count": each.times, "score": each.score, "pass": number}
+        for number, each in found
+    ]
+    rows = [(each.joined, str(each.times), f"{each.score:.4f}", str(number)) for number, each in found]
+    tables.show(("phrase", "count", "score", "pass"), rows, values if as_json else None)
+
+
+def list_recipes(as_json: bool = False) -> None:
+    """List the corpora known by name.
+
+    Of each: name, kind, whether its files are here or can be fetched, what it is.
+    """
+    from embedx.text.recipes import listed
+
+    found, heading = listed(), ("name", "kind", "state", "about")
+    rows = [tuple(str(each[column]) for column in heading) for each in found]
+    tables.show(heading, rows, found if as_json else None)
+
+
+def info(corpus: str, as_json: bool = False) -> None:
+    """Show the files and formats of a corpus, without reading it.
+
+    corpus  the name of a corpus, or what `embedx train` takes
+    """
+    from embedx.text.sources import described
+
+    found = described(corpus)
+    print(json.dumps(found) if as_json else "\n".join(f"{name}\t{_text(value)}" for name, value in found.items()))
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, list):
+        return " ".join(map(_text, value))
+    if isinstance(value, dict):
+        return ", ".join(f"{name}={_text(each)}" for name, each in value.items())
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def fetch(name: str, to: Path | None = None, quiet: bool = False) -> None:
+    """Fetch a corpus, or the rest of one, and print its path.
+
+    Its checksum is checked, and `embedx train NAME` finds it.
+
+    name  name of a corpus, with values in it, as wikipedia-de-20240101
+    to    folder for the file; by default $XDG_DATA_HOME/embedx/corpora or ~/.local/share/embedx/corpora
+    """
+    from embedx.text.fetch import fetch_named
+
+    print(fetch_named(name, to, Reporter(sys.stderr, is_quiet=quiet)))
+
+
+def check(
+    corpora: list[str],
+    objective: str = "ns",
+    output: Path | None = None,
+    cache_dir: Path | None = None,
+    as_json: bool = False,
+    quiet: bool = False,
+    typed: dict[str, Any] | None = None,
+) -> None:
+    """Read a corpus once, before hours of training.
+
+    Reports damage, lines, scripts, vocabulary, and the time and memory that `embedx train` would take here.
+
+    corpora  as for `embedx train`
+    """
+    given = SimpleNamespace(**locals())
+    from embedx.cli import words
+
+    words.check_corpus(given)
+
+
+def cache_list(cache_dir: Path | None = None, as_json: bool = False) -> None:
+    """List encoded corpora: key, tokens, megabytes, sources."""
+    from embedx.text.cache import list_caches
+
+    corpora = list_caches(cache_dir)
+    rows = []
+    for each in corpora:
+        tokens, about = (f"{each.tokens:,} tokens", " ".join(each.sources)) if each.damage is None else ("damaged", each.damage)
+        rows.append((each.key, tokens, f"{each.bytes / 1e6:.1f} MB", about))
+    values = [dataclasses.asdict(each) for each in corpora]
+    tables.show(("key", "tokens", "size", "sources"), rows, values if as_json else None)
+
+
+def cache_clear(cache_dir: Path | None = None) -> None:
+    """Delete all encoded corpora."""
+    from embedx.text.cache import clear_caches
+
+    print(f"freed {clear_caches(cache_dir) / 1e6:.1f} MB")

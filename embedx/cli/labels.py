@@ -1,0 +1,210 @@
+"""The work of the commands about classifiers, and of `embedx compare`: the library called, the result printed."""
+
+import contextlib
+import dataclasses
+import json
+import shlex
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+
+from embedx import objectives, samplers
+from embedx.classification import classifier, resolve
+from embedx.classification import task as classification
+from embedx.classification.defaults import new_objective
+from embedx.classification.settings import ClassifySettings, check_given, share_of_rows
+from embedx.cli.run import (
+    check_applies,
+    checkpoints_of,
+    default_output,
+    loss_line,
+    note_settings,
+    plain_numbers,
+    reporter,
+    saved,
+    stem_of,
+)
+from embedx.distributed.settings import ClusterSettings
+from embedx.engine.settings import check_stopping
+from embedx.errors import EmbedxError
+from embedx.labeled.data import Labeled
+from embedx.labeled.digits import GENERATED
+from embedx.labeled.read import check_there, read, read_label_names, read_training, with_names
+from embedx.labeled.schema import DataSchema
+from embedx.settings import settings_of
+from embedx.training.progress import Progress
+
+
+def classify(given: SimpleNamespace) -> None:
+    """Train a classifier and print what came of it."""
+    with reporter(given) as progress:
+        folder, trained, metrics = train_classifier(given, progress)
+    found = trained.classifier
+    if given.as_json:
+        tested = None if metrics is None else plain_numbers(metrics)
+        print(json.dumps({"model": str(folder), **found.facts, "settings": found.settings, "test": tested}))
+        return
+    words = [f"{found.n_labels:,} labels", loss_line(found.facts, "no example had a label")]
+    if metrics:
+        shown = ("accuracy", "log_likelihood", "log_likelihood_tempered", "p@1", "p@3", "p@5")
+        words += [f"{name} {metrics[name]:.4f}" for name in shown if name in metrics]
+        words.append(f"{metrics['n']:,} labelled test rows")
+    print(f"{folder}\t{', '.join(words)}")
+
+
+def train_classifier(
+    given: SimpleNamespace, progress: Progress
+) -> tuple[Path, classification.TrainedClassifier, dict[str, float] | None]:
+    """Train a classifier and write it; the metrics are those on the test data, if there are any."""
+    typed, name = given.typed or {}, given.objective
+    validation = ClassifySettings.from_options(typed).validation  # settings are checked before anything is read
+    if validation is not None and share_of_rows(validation) is not None:
+        validation = None  # no file
+    if validation is not None:
+        check_there(validation)
+    check_stopping(typed)
+    cluster = ClusterSettings.from_options(typed)
+    if given.test_labels and not given.test:
+        raise EmbedxError("--test-labels needs --test")
+    with contextlib.ExitStack() as opened:
+        run: Callable[..., classification.TrainedClassifier] = classification.train
+        if cluster.is_asked_for:  # a missing cluster is reported before anything is read
+            from embedx.distributed import labels, ray_backend
+
+            size = opened.enter_context(ray_backend.connected(cluster, typed.get("threads"), progress))
+            run = partial(labels.train, cluster=cluster, size=size)
+        data = None
+        if name is None:
+            data = labelled_data(given, progress)
+            name, suited = resolve.suited_objective(data[0], typed)
+            typed = suited | typed
+        found = objectives.find(name)
+        check_applies(typed, name, (ClassifySettings,))
+        folder = given.output or default_output(given.train, name)
+        checkpoints, overwrite = checkpoints_of("classify", given, folder, progress)
+        settings = ClassifySettings.from_options(typed)
+        objective = new_objective(found, typed)
+        check_given(typed, settings, objective)
+        progress.note(shlex.join(["embedx", "classify", given.train, "--objective", name, "--output", str(folder)]))
+        training, test, known = data or labelled_data(given, progress)
+        settings = resolve.resolved(settings, objective, training)
+        own_options = samplers.own_options(typed)
+        drawing = next(each for each in reversed(resolve.chosen_samplers(objective, settings, own_options)) if each)
+        note_settings(progress, settings, drawing.settings, objective.settings, cluster)
+        _note_data(progress, training)
+        rows = validation and read(validation, settings.validation_labels, progress=progress, like=known)
+        with checkpoints.ended():
+            trained = run(
+                training, objective, settings, sampler_options=own_options, known=known, validation=rows,
+                progress=progress, checkpoints=checkpoints,
+            )  # fmt: skip
+        place = saved(lambda place: trained.classifier.save(place, overwrite), folder, checkpoints, trained.outcome)
+        # frees the memory that only training needed, before testing
+        trained = dataclasses.replace(trained, outcome=trained.outcome.without_state(), optimizer_state={})
+        _note_probabilities(trained.classifier, progress)
+        metrics = None
+        if test is not None:
+            metrics = trained.classifier.evaluate(test, progress=progress, threads=settings.threads)
+        return place, trained, metrics
+
+
+def _note_data(progress: Progress, training: Labeled) -> None:
+    values = f"{training.features.nnz:,} non-zero" if training.is_sparse else f"{training.features.size:,}"
+    progress.note(
+        f"{len(training):,} examples, {training.n_features:,} features, {values} values, {training.n_labels:,} labels"
+    )
+    if unlabelled := int((training.labels.n_of_row == 0).sum()):
+        progress.note(f"{unlabelled:,} of {len(training):,} training rows have no label and are not trained on")
+
+
+def labelled_data(given: SimpleNamespace, progress: Progress) -> tuple[Labeled, Labeled | None, DataSchema]:
+    """Training data, test data and their schema; `digits` are generated with test data of their own."""
+    test = given.test
+    names = None if given.label_names is None else read_label_names(given.label_names)
+    if given.train == GENERATED:
+        if given.train_labels or test:
+            raise EmbedxError(f"{given.train}: is generated with labels and test data of its own")
+        test = GENERATED
+    elif test is not None:
+        check_there(test)
+    training, known = read_training(given.train, given.train_labels, progress=progress)
+    if names is not None:
+        training, known = with_names(training, known, names, str(given.label_names))
+    return training, read(test, given.test_labels, progress=progress, like=known) if test else None, known
+
+
+def predict(
+    model: str, source: str, top_k: int, threads: int | None, scored: float | None, cluster: ClusterSettings, progress: Progress
+) -> Iterator[list[tuple[str, float]]]:
+    """The `top_k` best labels of each row of `source`, by name, with their probabilities.
+
+    scored  the fraction of the labels that is scored, found by an index; None: all
+    """
+    found = classifier.load(model)
+    _note_probabilities(found, progress)
+    data = read(source, progress=progress, like=found.known, keeps_empty=True)
+    names = [found.name(k) for k in range(found.n_labels)]
+    if scored is not None and cluster.is_asked_for:
+        raise EmbedxError("--search does not apply with --cluster; leave out one of them")
+    if cluster.is_asked_for:
+        from embedx.distributed.predict import predict as by_workers
+
+        best: Iterable[tuple[np.ndarray, np.ndarray]] = by_workers(cluster, found, data.features, top_k, threads, progress)
+    elif scored is None:
+        best = found.top_k(data.features, top_k, progress, threads)
+    else:
+        best = searched = found.searched_top_k(data.features, top_k, scored, progress, threads)
+        progress.note(
+            f"{searched.search.n_scored:,} of {found.n_labels:,} labels are scored for each row, which finds "
+            f"{100 * searched.recall:.1f} % of the best {searched.k}; probabilities are among those"
+        )
+    for ids, probabilities in best:
+        for row, values in zip(ids.tolist(), probabilities.tolist(), strict=True):
+            yield [(names[k], value) for k, value in zip(row, values, strict=True)]
+
+
+def _note_probabilities(found: classifier.Classifier, progress: Progress) -> None:
+    """Log it if the scores of the objective are not log-probabilities."""
+    if not found.objective.calibrated and "calibration" not in found.arrays:
+        progress.note(f"{found.objective.name} has no probabilities of its own; those shown are a softmax of its scores")
+
+
+def test_metrics(model: str, test: str | None, test_labels: str | None, progress: Progress) -> dict[str, float]:
+    """The metrics of a saved classifier on test data."""
+    found = classifier.load(model)
+    if test is None:
+        raise EmbedxError(f"{model}: a classifier; name its test data with --test")
+    _note_probabilities(found, progress)
+    return found.evaluate(read(test, test_labels, progress=progress, like=found.known), progress=progress)
+
+
+def compare(given: SimpleNamespace) -> None:
+    """Compare objectives on text or labelled data, and print the ranking."""
+    from embedx.comparison import compare as comparison
+    from embedx.comparison import tables
+    from embedx.comparison.settings import CompareSettings
+
+    settings = CompareSettings.from_options(given.typed)
+    passed = {name: value for name, value in given.typed.items() if name not in settings_of(CompareSettings)}
+    data = comparison.data_of(
+        given.data, passed, settings, train_labels=given.train_labels, test=given.test, test_labels=given.test_labels,
+        pairs=given.pairs or [], analogies=given.analogies, cache_dir=given.cache_dir,
+    )  # fmt: skip
+    names = [name.strip() for name in given.objectives.split(",") if name.strip()]
+    folder = given.output or Path(f"{stem_of(given.data[0])}.compare")
+    with reporter(given) as progress:
+        found = comparison.compare(
+            data, names, settings, folder, resume=given.resume, overwrite=given.overwrite, progress=progress,
+            command=["embedx", *sys.argv[1:]],
+        )  # fmt: skip
+    if given.as_json:
+        print(json.dumps({"folder": str(found.folder), **tables.as_dict(found.ranking)}))
+    else:
+        print(tables.text(found.ranking))
+        print(found.folder / comparison.PAGE)
+    if found.interrupted:
+        raise KeyboardInterrupt

@@ -1,0 +1,120 @@
+"""What `embedx train` and `embedx classify` share: output folder, checkpoints, settings shown, the model saved."""
+
+import dataclasses
+import math
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from embedx import objectives
+from embedx.errors import DivergedError, EmbedxError
+from embedx.settings import Settings, as_typed, option_name, seconds, settings_of
+from embedx.storage.folder import check_output
+from embedx.text.sources import COMPRESSED, STANDARD_INPUT
+from embedx.training.checkpoint import Checkpoints, Request
+from embedx.training.interrupts import to_the_end
+from embedx.training.progress import Progress, Reporter
+from embedx.training.trainer import Outcome
+
+
+def reporter(given: SimpleNamespace) -> Reporter:
+    """Progress on standard error, as the options of the command say."""
+    options = vars(given)
+    return Reporter(sys.stderr, options.get("log_json"), is_quiet=given.quiet, is_verbose=options.get("verbose", False))
+
+
+def checkpoints_of(command: str, given: SimpleNamespace, folder: Path, progress: Progress) -> tuple[Checkpoints, bool]:
+    """The checkpoints of a run that writes its model to `folder`, and whether to overwrite that folder."""
+    every = seconds(given.checkpoint_every, "--checkpoint-every") or math.inf
+    plain = {name: str(value) if isinstance(value, Path) else value for name, value in vars(given).items() if name != "resume"}
+    checkpoints = Checkpoints(folder, Request(command, plain, every, given.resume), given.overwrite, progress)
+    overwrite = given.overwrite or checkpoints.resumes  # the model that an interrupted run left
+    check_output(folder, overwrite)
+    return checkpoints, overwrite
+
+
+def saved(save: Callable[[Path], Path], folder: Path, checkpoints: Checkpoints, outcome: Outcome) -> Path:
+    """Save a model and remove its checkpoints. Raises `DivergedError` if the run ended for that."""
+    place = to_the_end(lambda: save_somewhere(save, folder, checkpoints))  # however often Ctrl-C is pressed
+    checkpoints.close(place, is_over=outcome.interrupted_by is None)
+    if outcome.diverged is not None:
+        raise DivergedError(
+            f"{outcome.diverged}; the model of {outcome.epochs:.3g} epoch{'' if outcome.epochs == 1 else 's'} is in {place}"
+        )
+    return place
+
+
+def save_somewhere(save: Callable[[Path], Path], folder: Path, checkpoints: Checkpoints) -> Path:
+    """Save a model. Raises `EmbedxError` if it cannot be written; it is then saved to a temporary folder, if possible, which
+    the error names.
+    """
+    try:
+        return save(folder)
+    except EmbedxError as error:
+        what, _, remedy = str(error).partition("; ")
+        spare = Path(tempfile.mkdtemp(prefix="embedx-"))
+        try:
+            remedy = f"the model is in {save(spare / folder.name)} instead"
+        except EmbedxError:
+            spare.rmdir()
+            remedy = checkpoints.how_to_resume(folder) or remedy
+        raise EmbedxError(f"{what}; {remedy}") from error
+
+
+def check_applies(typed: Mapping[str, Any], objective: str, groups: Sequence[type[Settings]]) -> None:
+    """Raise `EmbedxError` if a setting was typed that only other objectives have."""
+    for name in typed.keys() - {name for group in groups for name in settings_of(group)}:
+        takers = [other for other, each in objectives.OBJECTIVES.items() if name in settings_of(each.Settings)]
+        if takers and objective not in takers:
+            raise EmbedxError(f"{option_name(name)} does not apply to --objective {objective}; taken by {', '.join(takers)}")
+
+
+def default_output(source: str, objective: str) -> Path:
+    """`corpus.ns.embedx` in the working folder for `…/corpus.txt.gz`."""
+    return Path(f"{stem_of(source)}.{objective}.embedx")
+
+
+def stem_of(source: str) -> str:
+    """`corpus` for `…/corpus.txt.gz`."""
+    if source == STANDARD_INPUT:
+        return "stdin"
+    path = Path(os.path.basename(source.rstrip("/")))
+    path = path.with_suffix("") if path.suffix in COMPRESSED else path
+    return path.stem.replace("*", "").strip(".-_@") or "corpus"
+
+
+def note_settings(progress: Progress, *groups: Settings) -> None:
+    """Log the settings that differ from the defaults, or all with --verbose, except those that the data may still change."""
+    used = {name: value for group in groups for name, value in group.record().items() if name not in group.open}
+    if used.get("time_budget"):
+        del used["epochs"]
+    defaults = {field.name: field.default for group in groups for field in dataclasses.fields(group)}
+    shown = {name: value for name, value in used.items() if progress.is_verbose or value != defaults.get(name)}
+    if line := " ".join(f"{name.replace('_', '-')}={as_typed(v)}" for name, v in shown.items() if v is not None):
+        progress.note(line)
+
+
+def loss_line(facts: Mapping[str, Any], otherwise: str) -> str:
+    """`loss 1.8336 nats per pair (before training 4.1589, by frequencies alone 3.2)`."""
+    if facts["final_loss"] is None:
+        return otherwise
+    others = {"before training": "initial_loss", "by frequencies alone": "baseline_loss"}
+    known = [f"{name} {facts[fact]:.4f}" for name, fact in others.items() if facts.get(fact) is not None]
+    return f"loss {facts['final_loss']:.4f} {facts['loss_unit']}" + (f" ({', '.join(known)})" if known else "")
+
+
+def plain_numbers(metrics: Mapping[str, float]) -> dict[str, float | None]:
+    """Metrics for JSON: null where a number is not finite."""
+    return {name: (value if math.isfinite(value) else None) for name, value in metrics.items()}
+
+
+def metric_lines(*models: Mapping[str, float]) -> list[str]:
+    """One metric per line, models side by side."""
+    return [
+        "\t".join([name, *(f"{each[name]:,}" if isinstance(each[name], int) else f"{each[name]:.4f}" for each in models)])
+        for name in models[0]
+    ]

@@ -1,0 +1,187 @@
+"""The work of the commands about text and word vectors: settings chosen, the library called, the result printed."""
+
+import json
+import shlex
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from embedx import objectives, samplers
+from embedx.cli.run import (
+    check_applies,
+    checkpoints_of,
+    default_output,
+    loss_line,
+    metric_lines,
+    note_settings,
+    plain_numbers,
+    reporter,
+    saved,
+)
+from embedx.distributed.settings import ClusterSettings
+from embedx.engine.settings import check_stopping
+from embedx.errors import EmbedxError
+from embedx.evaluation import heldout
+from embedx.settings import (
+    PhraseSettings,
+    Settings,
+    StartSettings,
+    TextSettings,
+    VocabularySettings,
+    check_phrase_settings,
+    check_vocabulary_settings,
+)
+from embedx.skipgram import collapsed
+from embedx.skipgram import settings as streaming
+from embedx.skipgram import task as skipgram
+from embedx.skipgram.corpus_report import check
+from embedx.skipgram.start import started
+from embedx.storage.folder import task_of
+from embedx.text.encode import encode
+from embedx.text.phrase_list import Collocation
+from embedx.text.phrases import phrases_of
+from embedx.text.sources import check_formats, recipe_defaults, resolve
+from embedx.training.progress import Progress
+from embedx.vectors import formats
+from embedx.vectors.model import load_folder
+
+GROUPS = (streaming.SkipGramSettings, TextSettings, VocabularySettings)
+
+
+def train(given: SimpleNamespace) -> None:
+    """Train word vectors and print what came of it."""
+    with reporter(given) as progress:
+        folder, trained = train_words(given, progress)
+    facts = trained.vectors.facts
+    if given.as_json:
+        print(json.dumps({"model": str(folder), **facts, "settings": trained.vectors.settings}))
+        return
+    loss = loss_line(facts, "ended before the first iteration" if given.collapsed else "no pair was seen")
+    if "heldout" in facts:
+        loss += f", held-out log-likelihood {facts['heldout']['log_likelihood']:.4f}"
+    of_collapsed = f"{facts['epochs']} iterations in {facts['seconds']:.0f} s"
+    speed = of_collapsed if given.collapsed else f"{facts['words_per_second']:,} words/s"
+    print(f"{folder}\t{facts['words']:,} words, {loss}, {speed}")
+
+
+def train_words(given: SimpleNamespace, progress: Progress) -> tuple[Path, skipgram.TrainedVectors]:
+    """Train on `given.corpora` and write the model.
+
+    Settings that were typed have priority over those of a recipe, then come the objective's own, then the defaults.
+    """
+    typed, corpora = given.typed or {}, given.corpora
+    start = started(typed)
+    name = given.objective or (start.objective.name if start else "ns")
+    found = objectives.find(name)
+    check_applies(typed, name, GROUPS)
+    for check_typed in (check_stopping, check_phrase_settings, check_vocabulary_settings):
+        check_typed(typed)
+    cluster = ClusterSettings.from_options(typed)
+    if start is not None:
+        typed = start.with_defaults(typed)
+    sources = resolve(corpora)  # reports a mistyped name before anything else is done
+    folder = given.output or default_output(corpora[0], name)
+    _check_folder(folder, start.path if start else None)
+    checkpoints, overwrite = checkpoints_of("train", given, folder, progress)
+    text = TextSettings.from_options(recipe_defaults(corpora) | typed)
+    check_formats(sources, text)
+    vocabulary, phrases = VocabularySettings.from_options(typed), PhraseSettings.from_options(typed)
+    groups: list[Settings] = [text, vocabulary, phrases, StartSettings.from_options(typed)]
+    how: dict[str, Any] = {"text": text, "vocabulary": vocabulary, "phrases": phrases}
+    how |= {"progress": progress, "cache_dir": given.cache_dir, "checkpoints": checkpoints}
+    run: Callable[..., skipgram.TrainedVectors] = skipgram.train
+    if given.collapsed:
+        for option, is_given in (("--cluster", cluster.is_asked_for), ("--start", start is not None)):
+            if is_given:
+                raise EmbedxError(f"{option} does not apply with --collapsed; leave out one of them")
+        settings, own, objective = collapsed.chosen(found, typed)
+        groups = [settings, own, objective.settings, *groups]
+        run = partial(collapsed.train, corpora, objective, settings, own)
+    else:
+        collapsed.check_not_typed(typed)
+        settings, objective = streaming.chosen(found, typed)
+        own_options = samplers.own_options(typed)
+        of_samplers = [each.settings for each in streaming.chosen_samplers(objective, settings, own_options) if each]
+        groups = [settings, *of_samplers, objective.settings, *groups, cluster]
+        if cluster.is_asked_for:
+            from embedx.distributed import words
+
+            run = partial(words.train, cluster=cluster)
+        run = partial(run, corpora, objective, settings, sampler_options=own_options, start=start)
+    command = ["embedx", "train", *corpora, "--objective", name, *(["--collapsed"] if given.collapsed else [])]
+    progress.note(shlex.join([*command, "--output", str(folder)]))
+    note_settings(progress, *groups)
+    with checkpoints.ended():
+        trained = run(**how)
+    place = saved(lambda place: skipgram.save(trained.vectors, place, overwrite), folder, checkpoints, trained.outcome)
+    return place, trained
+
+
+def _check_folder(folder: Path, start: Path | None) -> None:
+    """Raise `EmbedxError` for an output that is no folder of its own."""
+    if start is not None and folder.resolve() == start.resolve():
+        raise EmbedxError(f"{folder}: the model of --start, which is kept; name another --output")
+    named = formats.of_suffix(folder)
+    if named is not None and not formats.FORMATS[named].is_folder:
+        model = folder.with_suffix(".embedx")
+        raise EmbedxError(
+            f"--output {folder}: the name of a file, but a model is a folder; train with --output {model}, then write the file "
+            f"with: embedx export {model} {folder}"
+        )
+
+
+def phrases(given: SimpleNamespace) -> list[tuple[int, Collocation]]:
+    """The collocations of corpora, each after the number of the pass that found it, the highest score first."""
+    text = TextSettings.from_options(recipe_defaults(given.corpora) | given.typed)
+    settings = PhraseSettings.from_options({"phrases": 1, **given.typed})
+    with encode(given.corpora, text, reporter(given), given.cache_dir, settings) as corpus:
+        found = phrases_of(corpus)
+    if found is None:
+        raise EmbedxError("--phrases 0 finds none; give the number of passes")
+    numbered = [(number, each) for number, one in enumerate(found.passes, 1) for each in one]
+    return sorted(numbered, key=lambda each: (-each[1].score, -each[1].times, each[1].words))
+
+
+def check_corpus(given: SimpleNamespace) -> None:
+    """Print what a corpus is like, and what `train` with the same arguments would take here."""
+    typed = given.typed
+    check_applies(typed, given.objective, GROUPS)
+    check_stopping(typed)
+    collapsed.check_not_typed(typed)
+    settings, objective = streaming.chosen(objectives.find(given.objective), typed)
+    found = check(
+        given.corpora,
+        objective,
+        settings,
+        sampler_options=samplers.own_options(typed),
+        text=TextSettings.from_options(recipe_defaults(given.corpora) | typed),
+        vocabulary=VocabularySettings.from_options(typed),
+        output=given.output or default_output(given.corpora[0], given.objective),
+        cache_dir=given.cache_dir,
+        progress=reporter(given),
+    )
+    print(json.dumps(found.as_dict()) if given.as_json else found.table())
+
+
+def score_text(models: list[str], corpus: str, seed: int, progress: Progress) -> tuple[dict[str, Any], list[str]]:
+    """The likelihood of a text under one model, or under two with the difference, for JSON and as lines.
+
+    The text is read, and pairs are drawn, by the settings of the first model.
+    """
+    for path in models:
+        if task_of(path) != "skipgram":
+            raise EmbedxError(f"{path}: not a folder written by `embedx train`, which --text needs")
+    loaded = [load_folder(Path(path)) for path in models]
+    for each in loaded:
+        heldout.trained_on(each)
+        heldout.check_same_words(loaded[0].words, each.words)
+    pairs, calibration = heldout.pairs_of(corpus, loaded[0], seed=seed, progress=progress)
+    found = [heldout.evaluate(each, pairs, calibration, progress) for each in loaded]
+    metrics = [each.metrics() for each in found]
+    if len(found) == 1:
+        return plain_numbers(metrics[0]), metric_lines(metrics[0])
+    difference = heldout.compare(*found)._asdict()
+    named = dict(zip(("model", "other", "difference"), map(plain_numbers, (*metrics, difference)), strict=True))
+    return named, metric_lines(*metrics) + metric_lines({f"difference_{name}": value for name, value in difference.items()})
