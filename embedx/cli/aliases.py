@@ -45,8 +45,6 @@ INSTEAD = {  # options that no command has, or only other commands: what to writ
     "input-model": "a classifier is trained from the beginning; leave it out",
     "heldout": "write --text FILE to score a text; `embedx train --heldout` holds a part out",
     "log-json": "an option of training; the page has the loss of each epoch",
-    "categories": "cluster the vectors of embedx.load(MODEL) with scikit-learn",
-    "outliers": "compare the vectors of embedx.load(MODEL) in Python",
     "license": "write the licence into README.md of the exported folder",
     "share": "write --block-size",
     "query": "write --scored-fraction for `embedx predict`, --set scored-fraction=VALUE for training",

@@ -56,6 +56,8 @@ def evaluate(
     against: list[str] | None = None,
     pairs: list[Path] | None = None,
     analogies: Path | None = None,
+    categories: list[Path] | None = None,
+    outliers: list[Path] | None = None,
     protocol: str = "embedx",
     method: str = "3cosadd",
     candidates: Annotated[int | None, typer.Option(min=1)] = None,
@@ -75,6 +77,8 @@ def evaluate(
 
     models      model folder, word2vec or .vec file, or gensim's with --trust-pickle; two are compared
     against     models of another configuration, or a pattern; MODELS may then be several that differ in their seed
+    categories  words with their categories: purity of clusters
+    outliers    groups of words with outliers, as 8-8-8: file or folder of files
     protocol    embedx, or gensim: analogies among the first 300,000 words, not 30,000
     method      analogies: 3cosadd or 3cosmul
     candidates  analogies: number of words that may be the answer; by default that of the protocol
@@ -98,7 +102,7 @@ def evaluate(
         found["heldout"], lines = score_text(models, text, seed, progress)
         if not as_json:
             print("\n".join(lines))
-        if not pairs and analogies is None:
+        if not (pairs or analogies or categories or outliers):
             if as_json:
                 print(json.dumps(found))
             return
@@ -113,7 +117,7 @@ def evaluate(
     from embedx.evaluation import words
     from embedx.evaluation.word_sets import WordTests
 
-    tests = WordTests(pairs or (), analogies, protocol, method, candidates, seed)
+    tests = WordTests(pairs or (), analogies, categories or (), outliers or (), protocol, method, candidates, seed)
     others = [*([other] if other else ()), *(against or ())]
     report = words.evaluate([model, *runs], others, tests, which=vectors, oov=oov, trust_pickle=trust_pickle, progress=progress)
     for warning in report.warnings:

@@ -2,12 +2,15 @@
 
     pairs        word TAB word TAB score; further columns and a first line with the names of the columns are ignored
     questions    four words a line, a : b = c : d, with `: name` before each section
+    categories   word TAB category
+    outliers     words that belong together, a line each, a blank line, words that do not belong to them, a blank line, ...
 
 Between fields stand tabs, commas or spaces. Files may begin with a byte order mark, end lines with CR LF, lack the last line's
 end, and be compressed; blank lines and those that begin with `#` do not count.
 """
 
 import dataclasses
+import itertools
 import math
 import os
 from collections.abc import Iterator, Sequence
@@ -68,6 +71,42 @@ class Analogies:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
+class Categories:
+    """Words with their categories."""
+
+    name: str
+    words: list[str]
+    categories: list[str]  # of each word
+    seed: int = 0  # of the clustering
+    candidates: ClassVar[int] = PAIR_CANDIDATES
+    measure: ClassVar[str] = "purity"
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def clusters(self) -> np.ndarray:
+        """int64 (1, items): each item is independent of the others."""
+        return np.arange(len(self))[None]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Outliers:
+    """Groups of words that belong together, each with words that do not; an item is a group with one of the latter."""
+
+    name: str
+    groups: list[tuple[list[str], list[str]]]
+    candidates: ClassVar[int] = PAIR_CANDIDATES
+    measure: ClassVar[str] = "accuracy"
+
+    def __len__(self) -> int:
+        return len(self.clusters()[0])
+
+    def clusters(self) -> np.ndarray:
+        """int64 (1, items): the group of each item, whose items depend on each other."""
+        return np.repeat(np.arange(len(self.groups)), [len(outliers) for _, outliers in self.groups])[None]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
 class PooledPairs:
     """Several lists of word pairs as one test, whose items are those of the first, then those of the second, and so on."""
 
@@ -87,7 +126,7 @@ class PooledPairs:
         return np.split(items, np.cumsum([len(test) for test in self.tests])[:-1])
 
 
-TestSet = SimilarityPairs | Analogies
+TestSet = SimilarityPairs | Analogies | Categories | Outliers
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -110,7 +149,7 @@ class Answers:
     def scored(self, items: np.ndarray | None = None, seed: int = 0, resamples: int = statistics.RESAMPLES) -> statistics.Score:
         """The score of some items, bool (items,), by default all used; of a list of pairs MIN_ITEMS or none."""
         items = self.used if items is None else items
-        if isinstance(self.test, Analogies):
+        if isinstance(self.test, Analogies | Categories | Outliers):
             return statistics.grouped(self.values[items], self.test.clusters()[:, items])
         lists = self.test if isinstance(self.test, PooledPairs) else PooledPairs([self.test])
         parts = zip(lists.tests, lists.parts(self.values), lists.parts(items), strict=True)
@@ -132,10 +171,12 @@ class WordTests:
 
     pairs: Sequence[Path] = ()
     analogies: Path | None = None
+    categories: Sequence[Path] = ()
+    outliers: Sequence[Path] = ()
     protocol: str = "embedx"
     method: str = METHODS[0]
     candidates: int | None = None  # how many words, from the most frequent, may answer analogies; by default the protocol's
-    seed: int = 0  # of the resampling
+    seed: int = 0  # of the resampling and the clustering
 
     def read(self) -> list[TestSet]:
         """The test sets, the default ones if no file is given. Raises EmbedxError for an unknown protocol or method."""
@@ -145,6 +186,8 @@ class WordTests:
         tests: list[TestSet] = [read_pairs(Path(path)) for path in self.pairs]
         if self.analogies is not None:
             tests.append(read_analogies(Path(self.analogies)))
+        tests += [dataclasses.replace(read_categories(Path(path)), seed=self.seed) for path in self.categories]
+        tests += [read_outliers(Path(path)) for path in self.outliers]
         return [self._with_method(test) if isinstance(test, Analogies) else test for test in tests or default_tests()]
 
     def _with_method(self, test: Analogies) -> Analogies:
@@ -210,13 +253,46 @@ def read_analogies(path: Path, name: str | None = None, candidates: int = ANALOG
     return Analogies(name or path.stem, sections, words, candidates)
 
 
+def read_categories(path: Path) -> Categories:
+    """The words in a file of `word TAB category`, or the same with a comma or spaces."""
+    words, categories = [], []
+    for order, (where, line) in enumerate(lines_of(path)):
+        fields = between(line, "\t" if "\t" in line else ",")
+        fields = fields if len(fields) > 1 else line.split()
+        if len(fields) < 2 or not all(fields[:2]):
+            raise EmbedxError(f"{where}: not a word with its category; lines look like `owl TAB bird`")
+        if order or fields[0].lower() != "word":  # the names of the columns
+            words.append(fields[0])
+            categories.append(fields[1])
+    if len(set(categories)) < 2:
+        raise EmbedxError(f"{path}: {len(set(categories))} categories; there must be two at least")
+    return Categories(path.stem, words, categories)
+
+
+def read_outliers(path: Path) -> Outliers:
+    """The groups in a file, or in all files of a folder: words that belong together, a blank line, words that do not."""
+    groups: list[tuple[list[str], list[str]]] = []
+    for file in sorted(each for each in path.iterdir() if each.name[0] != ".") if path.is_dir() else [path]:
+        lines = ["_".join(line.split()) for _, line in lines_of(file, keep_blank=True)]
+        blocks = [list(words) for is_word, words in itertools.groupby(lines, bool) if is_word]
+        if not blocks or len(blocks) % 2 or min(map(len, blocks[::2])) < 2:
+            raise EmbedxError(
+                f"{file}: not groups of two words or more that belong together, a blank line, and words that do not belong to "
+                "them"
+            )
+        groups += zip(blocks[::2], blocks[1::2], strict=True)
+    if not groups:
+        raise EmbedxError(f"{path}: an empty folder; outlier sets have a file for each topic")
+    return Outliers(path.stem, groups)
+
+
 def between(line: str, separator: str) -> list[str]:
     """The fields of a line; those between commas without quotation marks around them."""
     fields = [field.strip() for field in line.split(separator)]
     return [field[1:-1] if len(field) > 1 and field[0] == field[-1] == '"' else field for field in fields]
 
 
-def lines_of(path: Path) -> Iterator[tuple[str, str]]:
+def lines_of(path: Path, keep_blank: bool = False) -> Iterator[tuple[str, str]]:
     """(file:line, text) of each line that is neither blank nor a `#` comment."""
     if not os.path.exists(path):
         raise EmbedxError(f"{path}: no such file")
@@ -227,5 +303,5 @@ def lines_of(path: Path) -> Iterator[tuple[str, str]]:
         if n_bytes > MAX_TEXT:
             raise EmbedxError(f"{path}: more than {MAX_TEXT:,} bytes of text; is it the right file? If so, give a part of it")
         for place, line in enumerate(decoded(lines, chunk).split("\n")[:-1], lines.line):
-            if line.strip() and not line.startswith("#"):
+            if (keep_blank or line.strip()) and not line.startswith("#"):
                 yield f"{path}:{place}", line.strip("\r\n")

@@ -1,4 +1,4 @@
-"""Word vectors scored on test sets: similarity of word pairs and analogies.
+"""Word vectors scored on test sets: similarity of word pairs, analogies, categories and outliers.
 
 Words are scored by gensim's rules, which are printed with every score:
 
@@ -25,12 +25,14 @@ from pathlib import Path
 import numpy as np
 
 from embedx.errors import EmbedxError
-from embedx.evaluation import analogies, statistics
+from embedx.evaluation import analogies, groups, statistics
 from embedx.evaluation.word_report import Report, Score, ScoreDifference
 from embedx.evaluation.word_sets import (
     MIN_ITEMS,
     Analogies,
     Answers,
+    Categories,
+    Outliers,
     PooledPairs,
     SimilarityPairs,
     TestSet,
@@ -53,10 +55,18 @@ def score(
     oov    whether pairs with words outside the vocabulary are scored by their n-grams
     """
     progress = progress or Silent()
-    return [
-        analogies.answered(test, vectors, progress) if isinstance(test, Analogies) else similarities(test, vectors, oov)
-        for test in (default_tests() if tests is None else tests)
-    ]
+    return [answers(test, vectors, progress, oov) for test in (default_tests() if tests is None else tests)]
+
+
+def answers(test: TestSet, vectors: WordVectors, progress: Progress, oov: bool) -> Answers:
+    """The answers to one test."""
+    if isinstance(test, Analogies):
+        return analogies.answered(test, vectors, progress)
+    if isinstance(test, Categories):
+        return groups.purity(test, vectors)
+    if isinstance(test, Outliers):
+        return groups.outliers(test, vectors)
+    return similarities(test, vectors, oov)
 
 
 def similarities(test: SimilarityPairs, vectors: WordVectors, oov: bool = False) -> Answers:
@@ -142,11 +152,11 @@ def evaluate(
     opened = [load(name, progress, trust_pickle).of(which) for name in names]
     if oov and not any(each.subwords for each in opened):
         raise EmbedxError(f"--oov: {' and '.join(names)} without n-grams; train with --subwords 3-6")
-    answers = [score(each, sets, progress, oov) for each in opened]
-    answers = [[*each, last] if (last := pooled(each)) else each for each in answers]
-    scores = [summary(*each, tests.seed) for some in zip(*answers, strict=True) for each in zip(names, some, strict=True)]
+    answered = [score(each, sets, progress, oov) for each in opened]
+    answered = [[*each, last] if (last := pooled(each)) else each for each in answered]
+    scores = [summary(*each, tests.seed) for some in zip(*answered, strict=True) for each in zip(names, some, strict=True)]
     n = len(models)
-    differences = [paired_difference(each[:n], each[n:], tests.seed) for each in zip(*answers, strict=True)] if others else []
+    differences = [paired_difference(each[:n], each[n:], tests.seed) for each in zip(*answered, strict=True)] if others else []
     warnings = [warning for each in scores for warning in coverage(each)]
     return Report(names, scores, differences, warnings, tests.seed, tests.protocol, which, n)
 
