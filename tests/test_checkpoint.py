@@ -16,7 +16,7 @@ from embedx.cli import run
 from embedx.errors import DivergedError, EmbedxError
 from embedx.objectives import OBJECTIVES
 from embedx.training import checkpoint, trainer
-from embedx.training.checkpoint import Checkpoints, Request, packed, unpacked
+from embedx.training.checkpoint import Checkpoints, Request
 from embedx.training.progress import Silent
 from embedx.training.schedule import Schedule
 from embedx.training.state import TrainState
@@ -80,21 +80,17 @@ def same(ours, theirs):
         assert ours == theirs
 
 
-def through_json(snapshot, live):
-    arrays = []
-    trees = json.loads(json.dumps({name: packed(value, arrays) for name, value in snapshot.items()}))
-    return {name: unpacked(tree, arrays, live[name].read()) for name, tree in trees.items()}
-
-
 # ---- values on disk
 
 
 @pytest.mark.parametrize("name", OBJECTIVES)
 @pytest.mark.parametrize("run", [word_run, label_run])
-def test_the_state_of_every_objective_comes_back_from_disk(run, name):
+def test_the_state_of_every_objective_comes_back_from_disk(run, name, tmp_path):
     state = run(name, epochs=2)[1].state
-    snapshot = state.snapshot()
-    same(through_json(snapshot, state.values), snapshot)
+    writing = Checkpoints(tmp_path / "out", asked(), False, Silent())
+    writing.take(state, wait=True)
+    same(writing._read(*writing.states(), state)["values"], state.snapshot())
+    writing.remove()
 
 
 def test_a_state_is_restored_from_the_last_checkpoint(tmp_path):
@@ -301,7 +297,7 @@ def test_checkpoints_are_taken_between_chunks_and_training_goes_on(tmp_path, thr
     class Watching(Checkpoints):
         def take(self, state, wait=False):
             values = state.snapshot()
-            seen.append((int(values["done"].sum()), values["trainer.steps_done"], values["trainer.next_step"]))
+            seen.append((int(values["done"].sum()), values["trainer.next_step"]))
             super().take(state, wait)
 
     strategy = Counting(threads)
@@ -314,7 +310,7 @@ def test_checkpoints_are_taken_between_chunks_and_training_goes_on(tmp_path, thr
     assert (strategy.done == 1).all()
     assert outcome.tally.words == 200
     assert seen
-    assert all(trained == done == taken for trained, done, taken in seen)
+    assert all(trained == taken for trained, taken in seen)
     assert epochs == ([(epoch, 50) for epoch in range(4)] if tells else [])
     checkpoints.remove()
     assert not checkpoints.folder.exists()

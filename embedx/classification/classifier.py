@@ -30,14 +30,14 @@ from embedx.engine.sparse_levels import Found
 from embedx.errors import EmbedxError
 from embedx.evaluation.labels import LabelMetrics, fit_temperature, hits, likelihood_warning, top_k
 from embedx.labeled.data import Labeled, Labels
-from embedx.labeled.rules import LABEL_RULES, SCALINGS, chosen_labels, known_labels, scaled
+from embedx.labeled.rules import chosen_labels, known_labels, scaled
 from embedx.labeled.schema import DataSchema
 from embedx.objectives.contract import Objective
 from embedx.samplers.contract import Sampler
 from embedx.search.index import build_index, index_of_clusters
 from embedx.search.top_k import n_clusters_of, search_top_k, top_k_spec
 from embedx.storage import folder
-from embedx.storage.schema import Array, FolderSchema, Names, Value
+from embedx.storage.schema import Array, FolderSchema, Names
 from embedx.training.progress import Progress, Silent
 from embedx.training.trainer import usable_cores
 
@@ -67,24 +67,6 @@ SCHEMA = FolderSchema(
         "noise_leaves": Array(("labels",), ("int32",)),
         **label_tree.ARRAYS,
         **calibration.ARRAYS,
-    },
-    settings={
-        "scaling": Value(str, choices=SCALINGS),
-        "labels": Value(str, choices=LABEL_RULES),
-        "unseen": Value(str, choices=("keep", "drop")),
-        "replacement": Value(bool),
-        "sampler": Value(str, choices=tuple(samplers.SAMPLERS), or_none=True),
-        "beam": Value(int, at_least=1),
-    },
-    facts={
-        "objective": Value(str, required=True, choices=tuple(objectives.OBJECTIVES)),
-        "n_features": Value(int, required=True, at_least=0),
-        "reader.named": Value(bool, required=True),
-        "reader.by_name": Value(bool, required=True),
-        "reader.first_feature": Value(int, required=True, choices=(0, 1)),
-        "several_labels": Value(bool),
-        "examples": Value(int, at_least=0),
-        "temperature": Value(float),
     },
 )
 

@@ -9,7 +9,7 @@ from embedx.classification.tree_training import TreeTraining
 from embedx.errors import EmbedxError
 from embedx.objectives.contract import Objective
 from embedx.storage.disk import amount
-from embedx.training.memory import MemoryPlan, available_memory, memory_in_use, plan_memory
+from embedx.training.memory import MemoryPlan, available_memory, plan_memory
 
 BYTES_PER_LABEL = 80  # of counts, of what noise is drawn by, and while that is made
 
@@ -58,4 +58,4 @@ def memory_of_lbfgs(n_rows: int, dim: int) -> MemoryPlan:
     """What a run with L-BFGS needs: scipy allocates its own arrays."""
     weights = 4.0 * n_rows * dim
     needs = {"weights": weights, "optimizer": (optimizers.OPTIMIZERS["lbfgs"].copies - 1) * weights}
-    return MemoryPlan(memory_in_use(), needs, 0.0, available_memory())
+    return MemoryPlan(needs, 0.0, available_memory())

@@ -252,7 +252,7 @@ def check_memory(n_words: int, counting: int, settings: SkipGramSettings, progre
     table = 4 * n_words * padded(settings.dim + 1)
     copies = 5 + (DETERMINISTIC_PARTS if settings.deterministic else settings.threads or 1)
     needs = {"tables": 2 * table, "gradients": max(copies * table, counting), "blocks": 4 * engine.BLOCK_FLOATS}
-    plan = in_all.MemoryPlan(in_all.memory_in_use(), needs, 0.0, have)
+    plan = in_all.MemoryPlan(needs, 0.0, have)
     plan.check(f"{n_words:,} words × {settings.dim} numbers with --collapsed", SMALLER)
     plan.report(progress)
 

@@ -17,7 +17,6 @@ from embedx.text.corpus_writer import explained, workspace
 from embedx.text.inspection import GIANT, Findings, Inspector
 from embedx.text.sources import Source, resolve
 from embedx.text.vocabulary import kept_counts
-from embedx.training import memory
 from embedx.training.progress import Progress, Silent
 
 MIN_COUNTS = (1, 2, 5, 10, 20, 50, 100)
@@ -81,7 +80,7 @@ class CorpusReport:
 
     def _training_rows(self) -> list[tuple[str, str]]:
         own = self.training
-        rows = [("memory", memory.summary(own.memory, own.available) + _lacking(not own.fits))]
+        rows = [("memory", disk.summary(own.memory, own.available) + _lacking(not own.fits))]
         written = own.disk["model"] + own.disk["checkpoints"]
         rows.append(("disk", disk.summary(own.disk, own.disk_free) + _lacking(written > own.disk_free)))
         if own.seconds is None or own.words_per_second is None:

@@ -29,8 +29,8 @@ class Estimate:
     words: int  # of the vocabulary
     tokens: int  # of these words, in the corpus
     kept: int  # of these, after subsampling
-    memory: dict[str, int]  # bytes by purpose, the most at a time, with all that the process has
-    available: int  # bytes, with what this process has already
+    memory: dict[str, int]  # bytes by purpose, beside what the program has
+    available: int  # bytes that are free
     fits: bool  # whether there is so much memory
     disk: dict[str, int]  # bytes by purpose
     disk_free: int  # where the model is written
@@ -73,8 +73,8 @@ def estimate(
         words=len(task.words),
         tokens=task.words.n_tokens,
         kept=int(kept_counts(task.words.trained_counts, vocabulary.sample).sum()),
-        memory={name: round(size) for name, size in plan.parts(task.kernels).items()},
-        available=plan.available + plan.program + task.kernels,
+        memory={name: round(size) for name, size in plan.parts.items()},
+        available=plan.available,
         fits=plan.fits,
         disk={"model": model, "checkpoints": CHECKPOINTS * state, "encoded text": corpus.bytes},
         disk_free=free_disk(output),

@@ -28,7 +28,7 @@ from embedx.text.vocabulary import Vocabulary, kept_counts
 from embedx.training import trainer
 from embedx.training.checkpoint import Checkpoints, checksum
 from embedx.training.guard import Guard
-from embedx.training.memory import MemoryPlan, memory_taken
+from embedx.training.memory import MemoryPlan
 from embedx.training.progress import Progress, Silent
 from embedx.training.schedule import Schedule
 from embedx.training.state import TrainState
@@ -59,7 +59,6 @@ class Task:
     start: Start | None = None
     buckets: np.ndarray | None = None  # int32 (n,), ascending: those of n-grams, whose rows follow the words'; None without
     plan: MemoryPlan | None = None  # of memory
-    kernels: int = 0  # bytes that they took when they were compiled or loaded
     wrap: Callable[["Task"], Strategy] | None = None  # makes what trains it in place of `strategy`
     history: list[dict[str, Any]] = dataclasses.field(default_factory=list)  # held-out log-likelihoods, sums by span
 
@@ -159,7 +158,6 @@ class Task:
     def trial(self, seconds: float) -> trainer.Outcome:
         """Train for so long, as `run` does to begin with, to see how fast that goes; more than 0."""
         strategy = self.ready_strategy()
-        self.kernels = max(self.kernels, memory_taken(lambda: strategy.compile(self.progress)))
         return trainer.run(
             strategy, self._schedule(strategy, self.settings.epochs, seconds), Silent(), guard=Guard(is_on=False)
         )

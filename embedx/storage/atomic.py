@@ -35,7 +35,7 @@ def write_text(file: Path, text: str) -> None:
         out.write(text.encode())
 
 
-def write_bytes(file: Path, pieces: Iterable[bytes]) -> None:
+def write_bytes(file: Path, pieces: Iterable[bytes | memoryview]) -> None:
     """Write a new file in a folder that will be renamed, and synchronise it."""
     with file.open("wb") as out:
         out.writelines(pieces)

@@ -17,27 +17,26 @@ def free_disk(path: Path) -> int:
         return NO_LIMIT
 
 
-def check_disk(needs: Mapping[str, int], folder: Path, remedy: str, later: Mapping[str, int] | None = None) -> str:
+def check_disk(needs: Mapping[str, float], folder: Path, remedy: str, later: Mapping[str, float]) -> str:
     """A line about what a run will write to a folder, in bytes by purpose. Raises `EmbedxError` if that does not fit.
 
     later   what it will write in a long run, and can do without
     """
-    need, free, more = sum(needs.values()), free_disk(folder), sum((later or {}).values())
+    need, free, more = sum(needs.values()), free_disk(folder), sum(later.values())
     if need > free:
         raise EmbedxError(
             f"{folder}: the disk has {amount(free)} free, and {amount(need)} are to be written ({_purposes(needs)}); {remedy}"
         )
     lacking = ", which do not fit" if need + more > free else ""
-    in_time = f"; in a long run {_purposes(later or {})} more{lacking}" if more else ""
-    return f"disk: {summary(needs, free)}{in_time}"
+    return f"disk: {summary(needs, free)}" + (f"; in a long run {_purposes(later)} more{lacking}" if more else "")
 
 
-def summary(needs: Mapping[str, int], free: int) -> str:
+def summary(needs: Mapping[str, float], free: float) -> str:
     """Bytes by purpose and in all, of those that are free, for people."""
     return f"{amount(sum(needs.values()))} of {amount(free)} free: {_purposes(needs)}"
 
 
-def _purposes(needs: Mapping[str, int]) -> str:
+def _purposes(needs: Mapping[str, float]) -> str:
     return ", ".join(f"{name} {amount(size)}" for name, size in needs.items() if size)
 
 

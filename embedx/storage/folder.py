@@ -3,7 +3,7 @@
     NAME.npy      an array
     STEM.tsv      name TAB count, one name a line, or names alone; line k describes row k of the arrays that it belongs to
     model.json    format number, embedx version, task, lines of the .tsv files, shapes of the arrays, settings as used, facts
-                  of the run
+                  of the run, and the CRC-32 of all this, so that damage is noticed
 
 Which arrays and names there are is the task's affair: see `embedx.vectors.model` and
 `embedx.classification.classifier`.
@@ -16,22 +16,23 @@ NAME.replaced-XXXXXXXX, then the new folder to NAME. A process killed between th
 still finds it by NAME.
 
 Only models are overwritten: their model.json lists their files, and other files in the folder move to the new one. What a
-killed process left of either name is deleted when NAME is next written, unless another process has locked it. It must have a
-model.json that shows it is a model (which is written first, and deleted last), or hold nothing else yet.
+killed process left of either name is deleted when NAME is next written, unless another process has locked it. It must have the
+mark of a temporary folder (`embedx.storage.locks`), or a model.json that shows it is a model (which is deleted last).
 """
 
 import contextlib
 import datetime
+import io
 import json
 import os
 import re
-import shutil
 import stat
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
@@ -41,7 +42,6 @@ from embedx.storage.schema import FolderSchema, first_not_finite, row_blocks
 
 FORMAT = 1
 DESCRIPTION = "model.json"
-BEGINNING = f'{{\n  "format": {FORMAT},\n  "embedx": "'.encode()  # of a description
 REMEDY = "restore the folder from a copy, or train again"
 PLAIN_NAME = re.compile(r"[a-z][a-z0-9_]*")  # of arrays, and stems of names: so no file outside the folder is ever meant
 
@@ -70,25 +70,30 @@ def read(path: str | Path, schema: FolderSchema) -> Folder:
     Raises EmbedxError, with the file and a remedy, for what is missing, damaged, too new or of another task.
     """
     path = present(Path(path))
-    if not _exists(path / DESCRIPTION):
+    file = path / DESCRIPTION
+    if not _exists(file):
         what = f"not a model folder (it has no {DESCRIPTION})" if os.path.exists(path) else "no such folder"
         raise EmbedxError(f"{path}: {what}; give one that {schema.source}")
     description = read_description(path)
-    check_task(path / DESCRIPTION, description["task"], schema)
-    if missing := schema.missing(description["names"], description["arrays"]):
-        raise damaged(path / DESCRIPTION, missing)
-    for complaint in schema.wrong_values(description["settings"], description["facts"]):
-        raise damaged(path / DESCRIPTION, complaint)
+    if description["task"] != schema.task:
+        raise EmbedxError(f"{file}: a model of the task {_short(description['task'])!r}; give one that {schema.source}")
+    if missing := schema.missing(description):
+        raise damaged(file, missing)
     names = {stem: read_names(path / f"{stem}.tsv", lines) for stem, lines in description["names"].items()}
     arrays = {name: read_array(path / f"{name}.npy", expected) for name, expected in description["arrays"].items()}
-    for file, complaint in schema.misfits(names, arrays):
-        raise damaged(path / file, complaint)
+    for name, complaint in schema.misfits(names, arrays):
+        raise damaged(path / name, complaint)
     for name, declared in schema.arrays.items():
-        if name in arrays and declared.is_finite:
+        if name in arrays and declared.is_finite and (row := first_not_finite(arrays[name])) is not None:
             rows, _ = names.get(declared.rows_of, (None, None))
-            check_finite(path / f"{name}.npy", arrays[name], rows)
-    facts = {"version": description.get("embedx"), "created": description.get("created"), **description["facts"]}
-    return Folder(path, schema.task, names, arrays, description["settings"], facts)
+            of = f" of {_short(rows[row])!r}" if rows is not None else ""
+            raise damaged(path / f"{name}.npy", f"row {row:,}{of} has a number that is not finite")
+    return Folder(path, schema.task, names, arrays, description["settings"], facts_of(description))
+
+
+def facts_of(description: Mapping[str, Any]) -> dict[str, Any]:
+    """The facts of a run, with the version of embedx that wrote them and when."""
+    return {"version": description.get("embedx"), "created": description.get("created"), **description["facts"]}
 
 
 def damaged(file: Path, complaint: str) -> EmbedxError:
@@ -96,9 +101,22 @@ def damaged(file: Path, complaint: str) -> EmbedxError:
     return EmbedxError(f"{file}: {complaint}; {REMEDY}")
 
 
-def not_permitted(file: Path, error: PermissionError) -> EmbedxError:
-    """The error for a file that this user may not read."""
-    return EmbedxError(f"{file}: cannot be read ({error.strerror}); check your rights to it")
+@contextlib.contextmanager
+def reading(file: Path) -> Iterator[None]:
+    """Name the file in errors of reading it."""
+    try:
+        if not stat.S_ISREG(file.stat().st_mode):  # opening a pipe waits for a writer
+            raise OSError("not a regular file")
+        yield
+    except EmbedxError:
+        raise
+    except FileNotFoundError:
+        raise damaged(file, "missing") from None
+    except PermissionError as error:
+        raise EmbedxError(f"{file}: cannot be read ({error.strerror}); check your rights to it") from error
+    except Exception as error:  # numpy raises what it likes, given the bytes
+        text = f"no {error}" if isinstance(error, KeyError) else str(getattr(error, "strerror", None) or error)
+        raise damaged(file, f"damaged ({_short(' '.join(text.split()) or type(error).__name__)})") from error
 
 
 @contextlib.contextmanager
@@ -117,57 +135,47 @@ def task_of(path: str | Path) -> str | None:
 
 
 def _exists(file: Path) -> bool:
-    """Whether there is such a file. Raises EmbedxError where that is not permitted."""
+    """Whether there is such a file, or one that may not be looked at, which reading it reports."""
     try:
         file.stat()
-    except PermissionError as error:
-        raise not_permitted(file, error) from error
+    except PermissionError:
+        return True
     except (OSError, ValueError):
         return False
     return True
 
 
-def content(file: Path) -> bytes:
-    """What is in `file`. Raises OSError if it is not a regular file: opening a pipe waits for a writer."""
-    if not stat.S_ISREG(file.stat().st_mode):
-        raise OSError("not a regular file")
-    return file.read_bytes()
-
-
 def read_description(path: Path) -> dict[str, Any]:
     """The content of model.json, checked as far as it lists the other files."""
     file = path / DESCRIPTION
-    try:
-        description = json.loads(content(file))
+    with reading(file):
+        description = json.loads(file.read_bytes())
         if not isinstance(description, dict):
             raise ValueError("it is no object")
         version = description["format"]
-        objects = [description[key] for key in ("names", "arrays", "settings", "facts")]
-        description["task"]
-    except RecursionError:
-        raise damaged(file, "damaged (nested too deeply)") from None
-    except PermissionError as error:
-        raise not_permitted(file, error) from error
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise damaged(file, f"damaged ({_why(error)})") from error
-    if version != FORMAT:
-        raise EmbedxError(f"{file}: format {_short(version)}, while this embedx reads format {FORMAT}; upgrade embedx")
-    if not all(isinstance(each, dict) for each in objects):
-        raise damaged(file, "damaged (names, arrays, settings and facts must be objects)")
-    names, arrays, *_ = objects
-    if not all(map(PLAIN_NAME.fullmatch, (*names, *arrays))):
-        raise damaged(file, "damaged (files have lower-case identifiers as names)")
-    if not all(map(_is_size, names.values())):
-        raise damaged(file, "damaged (a number of names must be a whole number)")
-    if not all(map(_is_array, arrays.values())):
-        raise damaged(file, "damaged (an array has a shape of whole numbers and a dtype)")
-    return dict(description)
+        names, arrays, settings, facts, _ = (description[key] for key in ("names", "arrays", "settings", "facts", "task"))
+        if version != FORMAT:
+            raise EmbedxError(f"{file}: format {_short(version)}, while this embedx reads format {FORMAT}; upgrade embedx")
+        if description.get("checksum", checksum_of(description)) != checksum_of(description):
+            raise ValueError("its checksum differs")
+        if not (
+            all(isinstance(each, dict) for each in (names, arrays, settings, facts))
+            and all(map(PLAIN_NAME.fullmatch, (*names, *arrays)))
+        ):
+            raise ValueError("it does not describe files as `embedx` does")
+        return description
 
 
-def _why(error: Exception) -> str:
-    """What went wrong, in a line."""
-    text = f"no {error}" if isinstance(error, KeyError) else str(getattr(error, "strerror", None) or error)
-    return _short(" ".join(text.split()) or type(error).__name__)
+def checksum_of(description: Mapping[str, Any]) -> int:
+    """CRC-32 of the content of model.json, but for its checksum."""
+    rest = {name: value for name, value in description.items() if name != "checksum"}
+    return zlib.crc32(json.dumps(rest, sort_keys=True).encode())
+
+
+def as_text(description: Mapping[str, Any]) -> str:
+    """A description as model.json has it."""
+    content = json.loads(json.dumps(description, default=plain))
+    return json.dumps({**content, "checksum": checksum_of(content)}, indent=2, ensure_ascii=False) + "\n"
 
 
 def _short(value: Any) -> str:
@@ -175,69 +183,22 @@ def _short(value: Any) -> str:
     return text if len(text) <= 200 else f"{text[:200]}…"
 
 
-def _is_size(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
-
-
-def _is_array(value: Any) -> bool:
-    return (
-        isinstance(value, dict)
-        and isinstance(value.get("dtype"), str)
-        and len(value["dtype"]) <= 20
-        and isinstance(value.get("shape"), list)
-        and len(value["shape"]) <= 8
-        and all(map(_is_size, value["shape"]))
-    )
-
-
-def check_task(file: Path, given: Any, schema: FolderSchema) -> None:
-    """Raise EmbedxError if a model of the task `given` was taken for one of the schema's."""
-    if given == schema.task:
-        return
-    if schema.task == "skipgram":
-        raise EmbedxError(f"{file}: a model of the task {_short(given)!r} has no word vectors; give a skipgram model")
-    kind = "word vectors are" if given == "skipgram" else f"a model of the task {_short(given)!r} is"
-    raise EmbedxError(f"{file}: {kind} no classifier; give a model that {schema.source}")
-
-
 def read_array(file: Path, expected: dict[str, Any]) -> np.ndarray:
     """The array in `file`, memory-mapped read-only, which must have the shape and dtype that model.json states."""
-    try:
-        if not stat.S_ISREG(file.stat().st_mode):
-            raise OSError("not a regular file")
+    with reading(file):
         mapped = np.lib.format.open_memmap(file, mode="r")
-    except FileNotFoundError:
-        raise damaged(file, "missing") from None
-    except PermissionError as error:
-        raise not_permitted(file, error) from error
-    except Exception as error:  # numpy raises what it likes, given the bytes
-        raise damaged(file, f"damaged ({_why(error)})") from error
-    shape, dtype = mapped.shape, mapped.dtype
-    if [list(shape), str(dtype)] != [expected["shape"], expected["dtype"]]:
-        raise damaged(file, f"holds {dtype} {shape}, but {DESCRIPTION} says {expected['dtype']} {expected['shape']}")
-    if (have := file.stat().st_size - mapped.offset) != mapped.nbytes:
-        raise damaged(file, f"damaged ({have:,} bytes of numbers instead of {mapped.nbytes:,})")
-    return np.asarray(mapped)  # the same pages without the memmap class, which slows every small slice
-
-
-def check_finite(file: Path, array: np.ndarray, names: Sequence[str] | None) -> None:
-    """Raise EmbedxError if some number of `array` is not finite; `names` are those of its rows, where they have some."""
-    row = first_not_finite(array)
-    if row is not None:
-        of = f" of {_short(names[row])!r}" if names is not None else ""
-        raise damaged(file, f"row {row:,}{of} has a number that is not finite")
+        shape, dtype = mapped.shape, mapped.dtype
+        if [list(shape), str(dtype)] != [expected["shape"], expected["dtype"]]:
+            raise damaged(file, f"holds {dtype} {shape}, but {DESCRIPTION} says {expected['dtype']} {expected['shape']}")
+        if (have := file.stat().st_size - mapped.offset) != mapped.nbytes:
+            raise ValueError(f"{have:,} bytes of numbers instead of {mapped.nbytes:,}")
+        return np.asarray(mapped)  # the same pages without the memmap class, which slows every small slice
 
 
 def read_names(file: Path, lines: int) -> tuple[list[str], np.ndarray | None]:
     """The names in `file`, which must be as many as model.json states, and their counts as int64 where the file has them."""
-    try:
-        text = content(file).decode("utf-8")
-    except FileNotFoundError:
-        raise damaged(file, "missing") from None
-    except PermissionError as error:
-        raise not_permitted(file, error) from error
-    except (OSError, ValueError) as error:
-        raise damaged(file, f"damaged ({_why(error)})") from error
+    with reading(file):
+        text = file.read_bytes().decode("utf-8")
     if text and not text.endswith("\n"):
         raise damaged(file, "cut short within its last line")
     parts = [line.partition("\t") for line in text.split("\n")[:-1]]
@@ -248,14 +209,10 @@ def read_names(file: Path, lines: int) -> tuple[list[str], np.ndarray | None]:
         raise damaged(file, "a name occurs twice")
     if not any(tab for _, tab, _ in parts):
         return names, None
-    try:
-        counts = np.array([int(count) for _, _, count in parts], np.int64)
-    except (ValueError, OverflowError):
-        line = next(i for i, (_, _, count) in enumerate(parts, 1) if not re.fullmatch(r"\d{1,18}", count))
-        raise EmbedxError(f"{file}:{line}: no count after the name; lines look like `name TAB count`; {REMEDY}") from None
-    if counts.min() < 0:
-        raise EmbedxError(f"{file}:{int(counts.argmin()) + 1}: a count below 0; {REMEDY}")
-    return names, counts
+    for line, (_, _, count) in enumerate(parts, 1):
+        if not (count.isascii() and count.isdigit() and len(count) <= 18):
+            raise EmbedxError(f"{file}:{line}: no count after the name; lines look like `name TAB count`; {REMEDY}")
+    return names, np.array([int(count) for _, _, count in parts], np.int64)
 
 
 def escape(name: str) -> str:
@@ -306,10 +263,14 @@ def save(
     arrays    by name; rows may be padded views
     settings  those of the run, as JSON types; `facts` likewise: objective, final loss, seconds
     """
-    check_content(names, arrays)
+    for stem, (each, _) in names.items():
+        if len(set(each)) < len(each):
+            raise ValueError(f"{stem}: a name occurs twice")
+    for name, array in arrays.items():
+        if array.dtype.hasobject:
+            raise ValueError(f"{name}: arrays are plain numbers")
     check_output(folder, overwrite)
     folder = folder.resolve()
-    partial = atomic.beside(folder, "partial")
     description = {
         "format": FORMAT,
         "embedx": installed_version(),
@@ -320,23 +281,27 @@ def save(
         "settings": settings,
         "facts": facts,
     }
-    lock = None
+    partial, lock = atomic.beside(folder, "partial"), None
+
+    def make() -> Path:
+        partial.mkdir(parents=True, exist_ok=True)
+        return partial
+
     try:
-        lock = new_folder(partial)
-        text = json.dumps(description, indent=2, ensure_ascii=False, default=plain) + "\n"
-        atomic.write_bytes(partial / DESCRIPTION, [text.encode()])
+        _, lock = locks.new_marked(make)
+        atomic.write_bytes(partial / DESCRIPTION, [as_text(description).encode()])
         for name, array in arrays.items():
-            write_array(partial / f"{name}.npy", array)
+            atomic.write_bytes(partial / f"{name}.npy", npy_blocks(array))
         for stem, (each, counts) in names.items():
             atomic.write_bytes(partial / f"{stem}.tsv", name_lines(each, counts))
+        (partial / locks.UNFINISHED).unlink(missing_ok=True)
         atomic.sync_folder(partial)
         check_output(folder, overwrite)  # which another process may have made meanwhile
         put_in_place(partial, folder)
     except OSError as error:
         raise EmbedxError(f"{folder}: cannot write the model: {error.strerror or error}; choose another --output") from error
     finally:
-        shutil.rmtree(partial, ignore_errors=True)
-        locks.unlock(lock)
+        locks.remove(partial, lock)
     sweep(folder)
     return folder
 
@@ -350,14 +315,13 @@ def add_array(stored: Folder, name: str, array: np.ndarray) -> bool:
         return False
     try:
         description = read_description(stored.path)
-        facts = {"version": description.get("embedx"), "created": description.get("created"), **description["facts"]}
-        if (facts, description["settings"]) != (stored.facts, stored.settings):
+        if (facts_of(description), description["settings"]) != (stored.facts, stored.settings):
             return False
         description["arrays"][name] = {"shape": list(array.shape), "dtype": str(array.dtype)}
-        text = json.dumps(description, indent=2, ensure_ascii=False) + "\n"
         with atomic.replacing(stored.path / f"{name}.npy") as out:
-            write_npy(out, array)
-        atomic.write_text(stored.path / DESCRIPTION, text)  # last, so that the array is complete when it is listed
+            out.writelines(npy_blocks(array))
+        # Last, so that the array is complete when it is listed.
+        atomic.write_text(stored.path / DESCRIPTION, as_text(description))
     except (OSError, EmbedxError):
         return False
     finally:
@@ -365,43 +329,13 @@ def add_array(stored: Folder, name: str, array: np.ndarray) -> bool:
     return True
 
 
-def new_folder(folder: Path) -> int | None:
-    """Make a folder, and lock it; the lock."""
-    while True:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = locks.lock(folder)
-        if lock is not None or folder.exists():  # else another process deleted it as left by a killed one
-            return lock
-
-
-def check_content(names: Mapping[str, tuple[Sequence[str], np.ndarray | None]], arrays: Mapping[str, np.ndarray]) -> None:
-    """Raise ValueError for mistakes of the caller."""
-    for name in (*names, *arrays):
-        if not PLAIN_NAME.fullmatch(name):
-            raise ValueError(f"{name}: files have lower-case identifiers as names")
-    for stem, (each, counts) in names.items():
-        if len(set(each)) != len(each):
-            raise ValueError(f"{stem}: a name occurs twice")
-        if counts is not None and len(counts) != len(each):
-            raise ValueError(f"{stem}: {len(counts)} counts for {len(each)} names")
-    for name, array in arrays.items():
-        if array.dtype.hasobject:
-            raise ValueError(f"{name}: arrays are plain numbers")
-
-
-def write_array(file: Path, array: np.ndarray) -> None:
-    """Write `array` as C-order npy, a block of rows at a time, which drops any padding between the rows."""
-    with file.open("wb") as out:
-        write_npy(out, array)
-        atomic.sync(out)
-
-
-def write_npy(out: IO[bytes], array: np.ndarray) -> None:
-    """The same to an open file."""
+def npy_blocks(array: np.ndarray) -> Iterator[bytes | memoryview]:
+    """`array` as C-order npy, a block of rows at a time, which drops any padding between the rows."""
     header = {"descr": np.lib.format.dtype_to_descr(array.dtype), "fortran_order": False, "shape": array.shape}
-    np.lib.format.write_array_header_1_0(out, header)
+    np.lib.format.write_array_header_1_0(begun := io.BytesIO(), header)
+    yield begun.getvalue()
     for rows in row_blocks(array):
-        out.write(np.ascontiguousarray(rows).data)
+        yield np.ascontiguousarray(rows).data
 
 
 def name_lines(names: Sequence[str], counts: np.ndarray | None) -> Iterator[bytes]:
@@ -446,24 +380,11 @@ def discard(old: Path, new: Path) -> None:
 def sweep(folder: Path) -> None:
     """Delete what killed processes left beside `folder`, which is complete."""
     for left in (*atomic.leftovers(folder, "partial"), *atomic.leftovers(folder, "replaced")):
-        lock = locks.lock(left, wait=False)
-        if lock is not None and is_model(left):
-            discard(left, folder)
-        elif lock is not None and is_begun(left):
-            with contextlib.suppress(OSError):
-                (left / DESCRIPTION).unlink(missing_ok=True)
-                left.rmdir()
-        locks.unlock(lock)
-
-
-def is_begun(folder: Path) -> bool:
-    """Whether it is empty, or has only what `save` writes first, perhaps cut short."""
-    try:
-        files = {each.name: content(each) for each in folder.iterdir()}
-    except OSError:
-        return False
-    text = files.get(DESCRIPTION, b"")
-    return files.keys() <= {DESCRIPTION} and (text.startswith(BEGINNING) or BEGINNING.startswith(text))
+        if not locks.remove_if_left(left, even_empty=True):
+            lock = locks.lock(left, wait=False)
+            if lock is not None and is_model(left):
+                discard(left, folder)
+            locks.unlock(lock)
 
 
 def present(folder: Path) -> Path:
@@ -481,14 +402,10 @@ def is_model(folder: Path) -> bool:
 def files_of(folder: Path) -> list[str]:
     """The files that make up the model in `folder`, its description last; none if that is not one of `save`'s."""
     try:
-        description = json.loads(content(folder / DESCRIPTION))
-        if not {"format", "task", "names", "arrays", "settings", "facts"} <= description.keys():
-            return []
-        arrays, stems = dict(description["arrays"]), dict(description["names"])
-    except (OSError, ValueError, AttributeError, TypeError, RecursionError):
+        description = read_description(folder)
+    except EmbedxError:
         return []
-    files = [*(f"{name}.npy" for name in arrays), *(f"{stem}.tsv" for stem in stems)]
-    return [*(file for file in files if re.fullmatch(r"[a-z][a-z0-9_]*\.\w+", file)), DESCRIPTION]
+    return [*(f"{name}.npy" for name in description["arrays"]), *(f"{stem}.tsv" for stem in description["names"]), DESCRIPTION]
 
 
 def plain(value: Any) -> Any:

@@ -21,43 +21,36 @@ def lock(folder: Path, wait: bool = True) -> int | None:
 
     None if there is no such folder, if its file system has no locks, or if another process has the lock and `wait` is false.
     """
-    descriptor = _opened(folder)
-    if descriptor is None:
-        return None
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        if os.path.samestat(os.fstat(descriptor), os.stat(folder)):  # else it was renamed meanwhile
-            return descriptor
-    except OSError:
-        pass
-    os.close(descriptor)
-    return None
-
-
-def _opened(folder: Path) -> int | None:
-    """A descriptor of the folder, by which it is locked; None if it cannot be opened."""
-    if fcntl is None:
-        return None
-    try:
-        return os.open(folder, os.O_RDONLY)
+        return _locked(folder, wait)
     except OSError:
         return None
 
 
 def is_locked(folder: Path) -> bool:
     """Whether another process, or another part of this one, has the lock on `folder`."""
-    descriptor = _opened(folder)
-    if descriptor is None:
-        return False
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        unlock(_locked(folder, wait=False))
     except BlockingIOError:
         return True
     except OSError:
-        return False
-    finally:
-        os.close(descriptor)
+        pass
     return False
+
+
+def _locked(folder: Path, wait: bool) -> int:
+    """As `lock`. Raises OSError if it cannot be locked."""
+    if fcntl is None:
+        raise OSError("no locks")
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        if not os.path.samestat(os.fstat(descriptor), os.stat(folder)):
+            raise OSError("renamed meanwhile")
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
 
 
 def unlock(descriptor: int | None) -> None:
@@ -94,14 +87,6 @@ def mark(folder: Path) -> int | None:
     return held
 
 
-def is_marked(folder: Path) -> bool:
-    """Whether `mark` marked it."""
-    try:
-        return (folder / UNFINISHED).read_text("utf-8") == UNFINISHED_TEXT
-    except (OSError, ValueError):
-        return False
-
-
 def remove(folder: Path, held: int | None) -> None:
     """Delete a marked folder and end its lock; the mark goes last, in case this is cut short."""
     with contextlib.suppress(OSError):
@@ -114,20 +99,15 @@ def remove(folder: Path, held: int | None) -> None:
     unlock(held)
 
 
-def is_begun(folder: Path) -> bool:
-    """Whether a folder is empty, or has only a part of what `mark` writes."""
-    try:
-        inside = list(folder.iterdir())
-        return all(each.name == UNFINISHED and UNFINISHED_TEXT.encode().startswith(each.read_bytes()) for each in inside)
-    except OSError:
-        return False
-
-
 def remove_if_left(folder: Path, even_empty: bool = False) -> bool:
-    """Delete a marked folder that nobody has locked, or with `even_empty` an empty one; whether it was one."""
+    """Delete a marked folder that nobody has locked, with `even_empty` also one not yet marked; whether it was one."""
     held = lock(folder, wait=False)
-    if held is not None and (is_marked(folder) or (even_empty and is_begun(folder))):
-        remove(folder, held)
-        return True
+    if held is not None:
+        with contextlib.suppress(OSError, ValueError):
+            names = set(os.listdir(folder))
+            text = (folder / UNFINISHED).read_text("utf-8") if UNFINISHED in names else ""
+            if text == UNFINISHED_TEXT or (even_empty and names <= {UNFINISHED} and UNFINISHED_TEXT.startswith(text)):
+                remove(folder, held)
+                return True
     unlock(held)
     return False

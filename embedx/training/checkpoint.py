@@ -35,11 +35,12 @@ from embedx.training.state import TrainState
 
 SUFFIX = ".checkpoint"
 RUN, PARTIAL_RUN = "run.json", "run.partial"
-STATE = re.compile(r"state-(\d{8})\.npz")
+OURS = re.compile(r"state-\d{8}\.(npz|partial)|run\.(json|partial)")
 KEPT = 2
 # Arguments that change no result.
 FREE = {"typed", "resume", "overwrite", "cache_dir", "checkpoint_every", "log_json", "as_json", "quiet", "verbose"}
 DAMAGED = (OSError, ValueError, KeyError, IndexError, TypeError, EOFError, zipfile.BadZipFile)
+ARRAY = "__array__"  # in JSON, the key of the number of an array
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,6 @@ class Checkpoints:
         self.folder, self.request, self.progress = folder_of(output), request, progress
         self.identity: Callable[[], dict[str, Any]] = dict
         self.began = time.monotonic()  # of the interval
-        self.number = 0
         self.writing: threading.Thread | None = None
         self.lock: int | None = None
         self.found: list[Path] = []  # the states to resume from, the newest first
@@ -100,14 +100,13 @@ class Checkpoints:
             return
         if locks.is_locked(self.folder):
             raise EmbedxError(f"{self.folder}: in use by a run that writes {output}; wait for it, or choose another --output")
-        is_begun = (self.folder / RUN).exists()
-        if not is_begun and any(each.name != PARTIAL_RUN for each in self.folder.iterdir()):
+        names = {each.name for each in self.folder.iterdir()}
+        if RUN not in names and names - {PARTIAL_RUN}:
             raise EmbedxError(f"{self.folder}: not a folder of checkpoints; choose another --output")
-        if request.resumes and is_begun:  # else a run was killed before it had written what it was
+        if request.resumes and RUN in names:  # else a run was killed before it had written what it was
             self._check_same(output)
-            self.found = self._states()
-            self.number = max((number_of(each) for each in self.found), default=0)
-        elif self._states() and not overwrite:
+            self.found = self.states()
+        elif self.states() and not overwrite:
             raise EmbedxError(
                 f"{self.folder}: the state of an unfinished run; add --resume to continue it, or --overwrite to start again"
             )
@@ -117,46 +116,32 @@ class Checkpoints:
 
     def _check_same(self, output: Path) -> None:
         """Raise `EmbedxError` unless the command is the one that started the run."""
-        command, before, directory = requested(output)
-        now = {**self.request.arguments, "command": self.request.command, "directory": os.getcwd()}
-        then = {**before, "command": command, "directory": directory}
-        others = sorted(name for name in now.keys() | then.keys() if now.get(name) != then.get(name))
-        typed = (now.get("typed") or {}), (then.get("typed") or {})
-        others += sorted(
-            f"--{name.replace('_', '-')}" for name in typed[0].keys() | typed[1] if typed[0].get(name) != typed[1].get(name)
-        )
-        free = FREE | ({"--threads"} if typed[0].get("deterministic") else set())
-        others = [name for name in others if name not in free]
+        then = by_option(*requested(output))
+        now = by_option(self.request.command, self.request.arguments, os.getcwd())
+        free = FREE | ({"--threads"} if now.get("--deterministic") else set())
+        others = sorted(name for name in (now.keys() | then.keys()) - free if now.get(name) != then.get(name))
         if others:
             raise EmbedxError(
                 f"{self.folder / RUN}: of a run with other arguments ({', '.join(others)}); resume it with its own, or "
                 "start again with --overwrite instead of --resume"
             )
 
-    def _states(self) -> list[Path]:
+    def states(self) -> list[Path]:
         """The states on disk, the newest first."""
-        found = self.folder.iterdir() if self.folder.is_dir() else ()
-        states = [each for each in found if STATE.fullmatch(each.name)]
-        return sorted(states, key=number_of, reverse=True)
+        return sorted((each for each in self.folder.glob("state-*.npz") if OURS.fullmatch(each.name)), reverse=True)
 
     @property
     def resumes(self) -> bool:
         """Whether there is a state to resume from."""
         return bool(self.found)
 
-    @property
-    def are_wanted(self) -> bool:
-        """Whether states are to be written while the run is under way."""
-        return math.isfinite(self.request.every)
-
     def check_disk(self, model: int, state: int) -> None:
         """Print what the run will write, in bytes of its model and its state. Raises `EmbedxError` if the model does not
         fit.
         """
-        n_states = KEPT + 1 - len(self.found)  # with one that is being written
-        states = max(n_states, 0) * state if self.are_wanted else 0
-        line = check_disk({"model": model}, self.folder.parent, "choose another --output", {"checkpoints": states})
-        self.progress.note(line)
+        n_states = KEPT + 1 - len(self.found) if math.isfinite(self.request.every) else 0  # with one that is being written
+        sizes = {"model": model}, {"checkpoints": n_states * state}
+        self.progress.note(check_disk(sizes[0], self.folder.parent, "choose another --output", sizes[1]))
 
     def identify(self, identity: Callable[[], dict[str, Any]]) -> None:
         """Set what the run depends on beside its arguments, as JSON types: its data above all. Called when it is needed."""
@@ -172,19 +157,19 @@ class Checkpoints:
         why = ""
         for file in self.found:
             try:
-                snapshot, identity, at = self._read(file, state)
+                tree = self._read(file, state)
             except DAMAGED as error:
                 why = why or f"{file}: damaged ({error or type(error).__name__})"
                 self.progress.note(f"{file}: damaged, so it is skipped")
                 continue
-            others = [name for name, value in plain(self.identity()).items() if identity.get(name) != value]
+            others = [name for name, value in plain(self.identity()).items() if tree["identity"].get(name) != value]
             if others:
                 raise EmbedxError(f"{file}: the {' and the '.join(others)} changed since; start again with --overwrite")
             try:
-                state.restore(snapshot)
+                state.restore(tree["values"])
             except ValueError as error:
                 raise EmbedxError(f"{file}: does not fit this run ({error}); start again with --overwrite") from error
-            self.progress.note(f"resumed from {file}, of {at}")
+            self.progress.note(f"resumed from {file}, of {tree['at']}")
             return
         raise EmbedxError(f"{why or self.folder}; start again with --overwrite")
 
@@ -193,25 +178,28 @@ class Checkpoints:
         chunks; if there is none, at the last of all. False if none can be read.
         """
         self.finish()
-        found: dict[str, Any] | None = None
-        for file in self._states():
+        found: dict[str, Any] = {}
+        for file in self.states():
             with contextlib.suppress(*DAMAGED):
-                snapshot, _, _ = self._read(file, state)
-                if snapshot["trainer.next_step"] <= good_step:
-                    found = snapshot
+                values = self._read(file, state)["values"]
+                found = found or values
+                if values["trainer.next_step"] <= good_step:
+                    found = values
                     break
-                found = found or snapshot
-        if found is not None:
+        if found:
             state.restore(found, besides)
-        return found is not None
+        return bool(found)
 
-    def _read(self, file: Path, state: TrainState) -> tuple[dict[str, Any], dict[str, Any], str]:
-        """The snapshot in a file, the identity of its run, and when it was written. Raises one of DAMAGED."""
+    def _read(self, file: Path, state: TrainState) -> dict[str, Any]:
+        """What `_write` wrote. Raises one of DAMAGED."""
         with file.open("rb") as opened, np.load(opened, allow_pickle=False) as stored:
-            tree = json.loads(bytes(stored["tree"]))
-            arrays = [stored[f"array{k}"] for k in range(tree["arrays"])]
-        snapshot = {name: unpacked(tree["values"][name], arrays, value.read()) for name, value in state.values.items()}
-        return snapshot, tree["identity"], tree["at"]
+
+            def arrays(value: dict[str, Any]) -> Any:
+                return stored[f"array{value[ARRAY]}"][()] if value.keys() == {ARRAY} else value
+
+            tree: dict[str, Any] = json.loads(bytes(stored["tree"]), object_hook=arrays)
+        tree["values"] = {name: typed(tree["values"][name], value.read()) for name, value in state.values.items()}
+        return tree
 
     # ---- writing
 
@@ -222,35 +210,34 @@ class Checkpoints:
     def take(self, state: TrainState, wait: bool = False) -> None:
         """Write the state; called while nothing changes it. With `wait`, return when it is on disk."""
         self.began = time.monotonic()
-        if self.writing is not None:
-            self.writing.join()
+        self.finish()
         live = {name: value.read() for name, value in state.values.items()}
         if wait or n_bytes(live) > MAX_COPY * available_memory():
             self._write(live)
             return
-        snapshot = state.snapshot()
-        self.writing = threading.Thread(target=self._write, args=(snapshot,), name="checkpoint")
+        self.writing = threading.Thread(target=self._write, args=(state.snapshot(),), name="checkpoint")
         self.writing.start()
 
     def _write(self, values: Mapping[str, Any]) -> None:
         """Write a snapshot; an error is reported, and the earlier checkpoints are kept."""
-        self.number += 1
-        file = self.folder / f"state-{self.number:08}.npz"
         arrays: list[np.ndarray] = []
+
+        def number_of(array: Any) -> dict[str, int]:
+            arrays.append(np.asarray(array))
+            return {ARRAY: len(arrays) - 1}
+
         try:
             self._make_folder()
-            tree = {
-                "values": {name: packed(value, arrays) for name, value in values.items()},
-                "identity": plain(self.identity()), "at": time.strftime("%Y-%m-%d %H:%M:%S"), "arrays": len(arrays),
-            }  # fmt: skip
-            names = [f"array{k}" for k in range(len(arrays))]
-            text = np.frombuffer(json.dumps(tree).encode(), np.uint8)
+            tree = {"values": values, "identity": plain(self.identity()), "at": time.strftime("%Y-%m-%d %H:%M:%S")}
+            text = np.frombuffer(json.dumps(tree, default=number_of).encode(), np.uint8)
+            last = self.states()[:1]
+            file = self.folder / f"state-{int(last[0].stem[-8:]) + 1 if last else 1:08}.npz"
             with atomic.replacing(file, file.with_suffix(".partial")) as out:
-                np.savez(out, allow_pickle=False, tree=text, **dict(zip(names, arrays, strict=True)))
-            for old in self._states()[KEPT:]:
+                np.savez(out, allow_pickle=False, tree=text, **{f"array{k}": each for k, each in enumerate(arrays)})
+            for old in self.states()[KEPT:]:
                 old.unlink()
         except OSError as error:
-            kept = "the last one is kept" if self._states() else "there is none"
+            kept = "the last one is kept" if self.states() else "there is none"
             self.progress.note(f"warning: no checkpoint was written to {self.folder}: {error.strerror or error}; {kept}")
 
     def _make_folder(self) -> None:
@@ -280,17 +267,12 @@ class Checkpoints:
         """The model is saved: delete the checkpoints if the run `is_over`, else say how to resume it."""
         if is_over:
             self.remove()
-        elif self._states():
+        elif self.states():
             self.progress.note(f"its state is in {self.folder}; `{resumed_by(output)}` continues it")
-
-    def renew(self, state: TrainState) -> None:
-        """The run was rolled back: write another checkpoint if there are some, because they are of what went wrong."""
-        if self._states():
-            self.take(state)
 
     def how_to_resume(self, output: Path) -> str:
         """How to resume a run whose model cannot be written; "" if there is no checkpoint."""
-        return f"when that is mended `{resumed_by(output)}` continues from the last checkpoint" if self._states() else ""
+        return f"when that is mended `{resumed_by(output)}` continues from the last checkpoint" if self.states() else ""
 
     def finish(self) -> None:
         """Wait until what is being written is on disk."""
@@ -302,33 +284,22 @@ class Checkpoints:
         self.finish()
         if not self.folder.is_dir():
             return
-        ours = [
-            each
-            for each in self.folder.iterdir()
-            if each.name in (RUN, PARTIAL_RUN) or STATE.fullmatch(each.with_suffix(".npz").name)
-        ]
+        ours = [each for each in self.folder.iterdir() if OURS.fullmatch(each.name)]
         for each in sorted(ours, key=lambda each: each.name == RUN):  # last, because it says that the others are ours
             each.unlink(missing_ok=True)
         try:
             self.folder.rmdir()
         except OSError:
             self.progress.note(f"{self.folder}: kept, because it has files that embedx did not write")
-        self.found, self.number = [], 0
+        self.found = []
         locks.unlock(self.lock)
         self.lock = None
 
 
-def number_of(state: Path) -> int:
-    """The number of a state among those of its run."""
-    return int(state.stem.rpartition("-")[2])
-
-
-def checksum(array: np.ndarray) -> int:
-    """CRC-32 of the bytes of an array, which may be mapped from a file."""
-    return zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
-
-
-# ---- values as JSON and arrays
+def by_option(command: str, arguments: Mapping[str, Any], directory: str) -> dict[str, Any]:
+    """A command by the names of its arguments, those that were typed as options by these."""
+    typed = {f"--{name.replace('_', '-')}": value for name, value in (arguments.get("typed") or {}).items()}
+    return {**arguments, **typed, "command": command, "directory": directory}
 
 
 def resumed_by(output: Path) -> str:
@@ -336,35 +307,17 @@ def resumed_by(output: Path) -> str:
     return shlex.join(["embedx", "resume", str(output)])
 
 
-def packed(value: Any, arrays: list[np.ndarray]) -> Any:
-    """A value of a state as JSON types; its arrays are appended to `arrays` and stand there by their number."""
-    if isinstance(value, np.ndarray | np.generic):
-        arrays.append(np.asarray(value))
-        return {"array": len(arrays) - 1, "scalar": isinstance(value, np.generic)}
-    if isinstance(value, Mapping):
-        return {"dict": {name: packed(each, arrays) for name, each in value.items()}}
-    if isinstance(value, tuple):
-        return {"tuple": [packed(each, arrays) for each in value]}
-    if isinstance(value, list):
-        return [packed(each, arrays) for each in value]
-    return value
+def checksum(array: np.ndarray) -> int:
+    """CRC-32 of the bytes of an array, which may be mapped from a file."""
+    return zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
 
 
-def unpacked(tree: Any, arrays: list[np.ndarray], like: Any) -> Any:
-    """The value that `packed` made this of; NamedTuples are of the type of those in `like`, the value that it replaces."""
-    if isinstance(tree, list):
-        return [unpacked(each, arrays, None) for each in tree]
-    if not isinstance(tree, dict):
-        return tree
-    if "array" in tree:
-        found = arrays[tree["array"]]
-        return found[()] if tree["scalar"] else found
-    if "dict" in tree:
-        before = like if isinstance(like, Mapping) else {}
-        return {name: unpacked(each, arrays, before.get(name)) for name, each in tree["dict"].items()}
-    parts = like if isinstance(like, tuple) else [None] * len(tree["tuple"])
-    values = [unpacked(each, arrays, part) for each, part in zip(tree["tuple"], parts, strict=True)]
-    return type(like)(*values) if hasattr(like, "_fields") else tuple(values)
+def typed(value: Any, like: Any) -> Any:
+    """A value from JSON, which has lists alone, with tuples where there are some in `like`, the value that it replaces."""
+    if isinstance(like, tuple):
+        parts = [typed(*each) for each in zip(value, like, strict=True)]
+        return type(like)(*parts) if hasattr(like, "_fields") else tuple(parts)
+    return [typed(each, like[0]) for each in value] if isinstance(like, list) and like else value
 
 
 def plain(value: Any) -> Any:

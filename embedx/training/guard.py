@@ -20,7 +20,6 @@ first interval's stands for it.
 """
 
 import math
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
@@ -31,7 +30,7 @@ from embedx.training.checkpoint import Checkpoints
 from embedx.training.interrupts import to_the_end
 from embedx.training.memory import MAX_COPY, available_memory, n_bytes
 from embedx.training.state import TrainState
-from embedx.training.strategy import Strategy, Tally, add_tallies
+from embedx.training.strategy import Strategy, Tally
 
 CHECKS = 20  # of a run
 PARTS = 8  # of an interval
@@ -51,8 +50,8 @@ GOOD = 0.1  # above the first level, where the run is still worth rolling back t
 MAX_PARAMETER = 1e15  # the square of a larger one comes near the limit of float32
 CLOCK = frozenset({"trainer.seconds"})  # the value of a run's state that is never rolled back
 IN_STATE = (
-    "since", "due", "phase", "level", "first_level", "best", "baseline", "high_since", "high_looks", "step", "good_step",
-    "is_good", "has_begun", "lowered",
+    "since", "due", "phase", "level", "first_level", "best", "baseline", "high_since", "n_high", "step", "good_step",
+    "is_good", "has_begun", "lowered", "parts",
 )  # fmt: skip
 
 
@@ -71,7 +70,7 @@ class Guard:
     best: float | None = None
     baseline: float | None = None
     high_since: float | None = None  # share of the run done when the loss became high
-    high_looks: int = 0  # consecutive checks at which it was
+    n_high: int = 0  # consecutive checks at which it was
     step: int = 0  # the number of chunks that had been trained at the last check
     good_step: int = 0  # the same when the run was good last, as the interval after that has shown; 0 if that was at its start
     is_good: bool = False  # the last interval was
@@ -79,7 +78,6 @@ class Guard:
     is_weak: bool = False  # all that is wrong is that the run did not beat the baseline
     lowered: list[float] = field(default_factory=list)  # what the rate was multiplied by after each rollback
     copy: dict[str, Any] | None = None  # of the state where it was good, or which this run resumes
-    owns_copy: bool = True
 
     @property
     def factor(self) -> float:
@@ -91,38 +89,31 @@ class Guard:
         state = TrainState()
         for name in IN_STATE:
             state.add_attribute(f"guard.{name}", self, name)
-        add_tallies(state, "guard.parts", self, "parts")
         return state
 
     # ---- before training
 
-    def begin(self, strategy: Strategy, state: TrainState, snapshot: Mapping[str, Any] | None) -> None:
-        """Make a copy of the state and measure the losses to compare with, unless the run is resumed.
-
-        `snapshot` is what it resumes, if that is in memory.
-        """
+    def begin(self, strategy: Strategy, state: TrainState, has_checkpoints: bool) -> None:
+        """Make a copy of the state and measure the losses to compare with; a run that is resumed has done so already."""
         self.is_on = self.is_on and strategy.is_guarded
         if not self.is_on:
             return
         strategy.rate_factor = self.factor
         size = n_bytes({name: value.read() for name, value in state.values.items()})
         self.keeps_copy = self.keeps_copy and size <= MAX_COPY * available_memory()
-        if snapshot:
-            self.copy, self.owns_copy = dict(snapshot), False
-        if self.has_begun:
+        is_resumed, self.has_begun = self.has_begun, True
+        if not is_resumed:
+            self.phase = strategy.phase(0)
+        if not self.keeps_copy or (is_resumed and has_checkpoints):
             return
-        self.has_begun, self.phase = True, strategy.phase(0)
-        if not self.keeps_copy:
-            return
-        self._keep(state)
-        if self.phase == 0:
+        self.copy = state.snapshot()
+        if self.phase == 0 and not is_resumed:
             level = _if_finite(strategy.untrained_loss())
             baseline = _if_finite(strategy.baseline_loss()) if level is not None else None
-            assert self.copy is not None
             state.restore(self.copy)
             self.level = self.first_level = level
             self.baseline = baseline
-            self._keep(state)
+            self.copy = state.snapshot(into=self.copy)
 
     # ---- while it trains
 
@@ -162,7 +153,7 @@ class Guard:
         if phase != self.phase:
             self.phase, self.level, self.best = phase, None, None
         if self.is_good and was_good and self.keeps_copy and not is_over:
-            self._keep(state)
+            self.copy = state.snapshot(into=self.copy)
         return None
 
     def _judge(self, loss: float, share: float, is_over: bool) -> str | None:
@@ -181,8 +172,8 @@ class Guard:
             return None
         height = above(loss, first)
         self.high_since = None if height <= HIGH else self.since if self.high_since is None else self.high_since
-        self.high_looks = self.high_looks + 1 if height > HIGH else 0
-        if self.high_since is not None and self.high_looks >= MIN_HIGH and share - self.high_since >= LASTING:
+        self.n_high = self.n_high + 1 if height > HIGH else 0
+        if self.high_since is not None and self.n_high >= MIN_HIGH and share - self.high_since >= LASTING:
             return f"the loss went from {first:.4g} to {loss:.4g}"
         baseline = first if self.baseline is None else min(self.baseline, first)
         if is_over and self.lowered and above(loss, baseline) > (0 if self.phase == 0 else SLACK):
@@ -235,12 +226,7 @@ class Guard:
             strategy.forget()
             return True
 
-        return whole(restore)
-
-    def _keep(self, state: TrainState) -> None:
-        """Copy the state."""
-        self.copy = state.snapshot(into=self.copy if self.owns_copy else None)
-        self.owns_copy = True
+        return to_the_end(restore, then_raise=True)
 
 
 def above(loss: float, level: float) -> float:
@@ -260,12 +246,3 @@ def _has_exploded(state: TrainState) -> bool:
         for table in tables
         if isinstance(table, np.ndarray) and table.size
     )
-
-
-def whole(work: Callable[[], bool]) -> bool:
-    """Do work that must not be left half done: from the beginning if Ctrl-C comes in between, which is raised afterwards."""
-    try:
-        return work()
-    except KeyboardInterrupt:
-        to_the_end(work)
-        raise

@@ -110,24 +110,20 @@ class Reporter(Progress):
             self._bar = None
         seconds, done = time.monotonic() - self._started, max(done - self._before, 0.0)
         if seconds >= 2.0:
-            amount = "" if self._unit == "s" else f"{_short(done)}{self._unit} in "
-            rate = f", {_short(done / seconds)}{self._unit}/s" if amount and done else ""
+            speed = f"{_short(done)}{self._unit} in {_clock(seconds)}, {_short(done / seconds)}{self._unit}/s"
             lasting = {name: value for name, value in facts.items() if not name.endswith("_per_second")}
-            self.note(f"{self._title}: {amount}{_clock(seconds)}{rate}" + _spoken(lasting, before=", "))
+            parts = [_clock(seconds) if self._unit == "s" else speed, _spoken(lasting)]
+            self.note(f"{self._title}: {', '.join(filter(None, parts))}")
 
     def _write_line(self, done: float, facts: dict[str, Any], now: float) -> None:
         seconds = now - self._started
-        words = [f"{self._title}:"]
-        if self._total:
-            words.append(f"{100 * done / self._total:.1f}%,")
+        parts = [f"{100 * done / self._total:.1f}%"] if self._total else []
         if not any(name.endswith("_per_second") for name in facts):
-            words.append(f"{_short((done - self._before) / seconds)}{self._unit}/s,")
-        if facts:
-            words.append(_spoken(facts) + ",")
-        words.append(f"{_clock(seconds)} passed")
+            parts.append(f"{_short((done - self._before) / seconds)}{self._unit}/s")
+        parts += [_spoken(facts), f"{_clock(seconds)} passed"]
         if (left := self._seconds_left(done, seconds)) is not None:
-            words[-1] += f", {_clock(left)} left"
-        self._print(" ".join(words))
+            parts.append(f"{_clock(left)} left")
+        self._print(f"{self._title}: {', '.join(filter(None, parts))}")
 
     def _seconds_left(self, done: float, seconds: float) -> float | None:
         """How long what is left takes, by what was done in so many seconds; None where that is not known."""
@@ -141,22 +137,19 @@ class Reporter(Progress):
     def _log_event(self, event: dict[str, Any]) -> None:
         assert self._log is not None
         try:
-            self._log.write(json.dumps(event) + "\n")
-            self._log.flush()
+            print(json.dumps(event), file=self._log, flush=True)
         except OSError as error:
             self._log = None
             self.note(f"warning: --log-json ends here: {error.strerror}")
 
 
-def _spoken(facts: dict[str, Any], before: str = "") -> str:
+def _spoken(facts: dict[str, Any]) -> str:
     """`loss 2.31 nats per pair, learning rate 0.0125`."""
-    units = {name: facts.get(f"{name}_unit") for name in facts}
-    words = [
-        f"{name.replace('_', ' ')} {_short(value)}" + (f" {units[name]}" if units[name] else "")
+    return ", ".join(
+        " ".join(filter(None, (name.replace("_", " "), _short(value), facts.get(f"{name}_unit"))))
         for name, value in facts.items()
         if value is not None and not name.endswith("_unit")
-    ]
-    return before + ", ".join(words) if words else ""
+    )
 
 
 def _short(value: Any) -> str:

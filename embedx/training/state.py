@@ -10,6 +10,7 @@ workspaces, in which nothing outlasts a chunk. L-BFGS, which scipy runs, has no 
     run.state().restore(kept)         the same run, or another one that was set up alike, continues from there
 """
 
+import copy
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -24,7 +25,6 @@ class Value:
 
     read: Callable[[], Any]  # the value as it is now; an array may be a view of what training changes
     write: Callable[[Any], None]  # make it this
-    in_place: bool = False  # `write` copies what it is given, and keeps nothing of it
 
 
 @dataclass
@@ -34,28 +34,24 @@ class TrainState:
     values: dict[str, Value] = field(default_factory=dict)
     lock: AbstractContextManager[Any] | None = None  # with it values may be read while threads train; None: they must pause
 
-    def add(self, name: str, read: Callable[[], Any], write: Callable[[Any], None], *, in_place: bool = False) -> None:
-        """A value that is read and written by these functions."""
+    def add(self, name: str, read: Callable[[], Any], write: Callable[[Any], None]) -> None:
+        """A value that is read and written by these functions; what is written is not changed later."""
         if name in self.values:
             raise ValueError(f"the state has a value {name} already")
-        self.values[name] = Value(read, write, in_place)
+        self.values[name] = Value(read, write)
 
     def add_array(self, name: str, array: np.ndarray) -> None:
         """An array that stays where it is for the whole run and is written in place."""
-
-        def write(value: Any) -> None:
-            array[...] = value
-
-        self.add(name, lambda: array, write, in_place=True)
+        self.add(name, lambda: array, lambda value: np.copyto(array, value))
 
     def add_attribute(self, name: str, owner: Any, attribute: str) -> None:
         """What an object has under that name."""
-        self.add(name, lambda: getattr(owner, attribute), lambda value: setattr(owner, attribute, value))
+        self.add(name, lambda: getattr(owner, attribute), lambda value: setattr(owner, attribute, copy.deepcopy(value)))
 
     def include(self, other: "TrainState") -> None:
         """All values of another state."""
         for name, value in other.values.items():
-            self.add(name, value.read, value.write, in_place=value.in_place)
+            self.add(name, value.read, value.write)
         self.lock = self.lock or other.lock
 
     def snapshot(self, into: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -74,23 +70,16 @@ class TrainState:
                 raise ValueError(f"{name}: shape {np.shape(then)} where the run has {np.shape(now)}")
         for name, value in self.values.items():
             if name not in besides:
-                value.write(snapshot[name] if value.in_place else _copy(snapshot[name]))
+                value.write(snapshot[name])
 
 
-def _copy(value: Any, into: Any = None) -> Any:
-    """A copy that shares nothing with `value`, arrays within lists, tuples and dicts included; if `value` is an array, in that
-    of `into` if that is another of its kind.
-    """
-    if isinstance(value, np.ndarray):
-        if isinstance(into, np.ndarray) and (into.shape, into.dtype) == (value.shape, value.dtype):
-            np.copyto(into, value)
-            return into
-        return value.copy()
-    if isinstance(value, dict):
-        return {name: _copy(each) for name, each in value.items()}
-    if isinstance(value, list):
-        return [_copy(each) for each in value]
-    if isinstance(value, tuple):
-        copies = [_copy(each) for each in value]
-        return type(value)(*copies) if hasattr(value, "_fields") else tuple(copies)
-    return value
+def _copy(value: Any, into: Any) -> Any:
+    """A copy that shares nothing with `value`; in the memory of `into` if both are arrays of one kind."""
+    if (
+        isinstance(value, np.ndarray)
+        and isinstance(into, np.ndarray)
+        and (into.shape, into.dtype) == (value.shape, value.dtype)
+    ):
+        np.copyto(into, value)
+        return into
+    return copy.deepcopy(value)

@@ -6,8 +6,7 @@ which is next, at which rate, and when to stop (`trainer`); a strategy knows tab
 
 import abc
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,15 +14,14 @@ from embedx.training.progress import Progress
 from embedx.training.state import TrainState
 
 
-@dataclass
-class Tally:
+class Tally(NamedTuple):
     """What one or more chunks of training did, summed in float64."""
 
     loss: float = 0.0
     pairs: float = 0  # the number of terms of the loss: pairs of words, labels or rows
     words: int = 0  # words of the vocabulary read, before subsampling; or examples
 
-    def __add__(self, other: "Tally") -> "Tally":
+    def __add__(self, other: "Tally") -> "Tally":  # type: ignore[override]
         return Tally(self.loss + other.loss, self.pairs + other.pairs, self.words + other.words)
 
     def since(self, earlier: "Tally") -> "Tally":
@@ -34,21 +32,6 @@ class Tally:
     def mean_loss(self) -> float | None:
         """Loss per pair, in the unit of the strategy; None if there was no pair."""
         return self.loss / self.pairs if self.pairs else None
-
-
-def add_tallies(state: TrainState, name: str, owner: Any, attribute: str) -> None:
-    """Add an attribute to a state that is a tally, or a list of them, as lists of numbers."""
-
-    def read() -> Any:
-        value = getattr(owner, attribute)
-        numbers = [[each.loss, each.pairs, each.words] for each in (value if isinstance(value, list) else [value])]
-        return numbers if isinstance(value, list) else numbers[0]
-
-    def write(value: Any) -> None:
-        is_list = isinstance(getattr(owner, attribute), list)
-        setattr(owner, attribute, [Tally(*each) for each in value] if is_list else Tally(*value))
-
-    state.add(name, read, write)
 
 
 class Strategy(abc.ABC):

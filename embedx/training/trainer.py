@@ -9,6 +9,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -17,11 +18,11 @@ from embedx.errors import DivergedError, EmbedxError
 from embedx.training.checkpoint import Checkpoints
 from embedx.training.guard import Guard
 from embedx.training.interrupts import to_the_end
-from embedx.training.memory import MemoryPlan, memory_taken
+from embedx.training.memory import MemoryPlan
 from embedx.training.progress import Progress
 from embedx.training.schedule import Schedule
 from embedx.training.state import TrainState
-from embedx.training.strategy import Strategy, Tally, add_tallies
+from embedx.training.strategy import Strategy, Tally
 
 NO_TIME = "nothing was trained before the --time-budget was over; give more time"
 NUMBERS = ("first", "second", "third", "fourth")
@@ -102,9 +103,9 @@ def run(
     not help, it ends with the last good parameters, as the outcome says, or `DivergedError` is raised if there are none. A
     `guard` that is given is new, and may be off: then the error is raised at once. Raises whatever the strategy raises.
     """
-    kernels = memory_taken(lambda: strategy.compile(progress))
+    strategy.compile(progress)
     if plan is not None:
-        plan.report(progress, kernels)
+        plan.report(progress)
     guard = guard or Guard(keeps_copy=plan is None or plan.copy > 0)
     work = _Work(strategy, schedule, guard, progress, after_epoch, checkpoints)
     strategy.rate_at = work.rate_at
@@ -115,8 +116,8 @@ def run(
         state.restore(snapshot)
     elif checkpoints is not None and checkpoints.resumes:
         checkpoints.restore(state)
-    guard.begin(strategy, state, snapshot)
-    work.restart_report()
+    guard.begin(strategy, state, checkpoints is not None)
+    work.begin_report()
     interrupted_by: BaseException | None = None
     if schedule.time_budget:
         progress.start("training", schedule.time_budget, "s", work.seconds)
@@ -133,8 +134,6 @@ def run(
         strategy.interrupt()
         to_the_end(work.end)
     guard.copy = None
-    if work.error is not None:
-        raise work.error
     if work.diverged is not None and work.next_step == 0:
         raise work.diverged
     if checkpoints is not None:
@@ -144,7 +143,7 @@ def run(
     first, final, highest = (losses[0], losses[-1], max(losses)) if losses else (None, None, None)
     lowered = [schedule.learning_rate * factor for factor in guard.lowered]
     return Outcome(
-        work.tally, work.seconds, work.steps_done / schedule.n_chunks, first, final, interrupted_by, state, highest, lowered,
+        work.tally, work.seconds, work.next_step / schedule.n_chunks, first, final, interrupted_by, state, highest, lowered,
         work.diverged, initial_loss=guard.first_level, baseline_loss=guard.baseline, facts_of_strategy=strategy.facts(),
     )  # fmt: skip
 
@@ -160,10 +159,8 @@ class _Work:
     after_epoch: AfterEpoch | None = None
     checkpoints: Checkpoints | None = None
     state: TrainState = field(default_factory=TrainState)  # of the run: this, the strategy's, the guard's
-    threads: list[threading.Thread] = field(default_factory=list)
-    n_active: int = 0  # threads that still have something to do
+    futures: list[Future[None]] = field(default_factory=list)  # of the threads, since the last pause
     lock: threading.Lock = field(default_factory=threading.Lock)
-    idle: threading.Event = field(default_factory=threading.Event)  # the last thread has ended
     seconds_before: float = 0.0  # of training, until the last pause
     resumed: float | None = None  # when the threads were started; None in a pause
     stop: bool = False
@@ -172,7 +169,6 @@ class _Work:
     next_step: int = 0
     under_way: set[int] = field(default_factory=set)  # steps that were taken and are not done
     pause_at: int = 0
-    steps_done: int = 0
     learning_rate: float = 0.0
     tally: Tally = field(default_factory=Tally)
     epoch: int = 0  # the next for after_epoch
@@ -181,9 +177,11 @@ class _Work:
     wrong: str | None = None  # why the run diverges
     reached: int = 0  # words or examples, at the last check
     diverged: DivergedError | None = None
-    error: BaseException | None = None
     reported: Tally = field(default_factory=Tally)  # what was done when progress was last reported
     reported_at: float = 0.0  # seconds
+
+    def __post_init__(self) -> None:
+        self.pool = ThreadPoolExecutor(len(self.strategy.workers) or 1)
 
     # ---- the main thread
 
@@ -191,41 +189,43 @@ class _Work:
         """Train to the next pause: the end of an epoch, a checkpoint, a check of the guard; do there what is due."""
         progress, checkpoints = self.progress, self.checkpoints
         interval = progress.interval if checkpoints is None else min(progress.interval, checkpoints.request.every)
-        self.n_active, self.resumed = len(self.strategy.workers), time.monotonic()
+        self.resumed = time.monotonic()
         self.pause_at = (self.epoch + 1) * self.schedule.n_chunks
-        self.idle.clear()
-        self.threads = [threading.Thread(target=self.train, args=(each,), daemon=True) for each in self.strategy.workers]
-        for thread in self.threads:
-            thread.start()
-        while not self.idle.wait(interval):
+        self.futures = []
+        for each in self.strategy.workers:
+            self.futures.append(self.pool.submit(self.train, each))
+        while wait(self.futures, interval).not_done:
             if self.seconds - self.reported_at >= 0.9 * interval:
                 self.report()
             self.hold = checkpoints is not None and checkpoints.is_due()
         self.pause()
         if self.seconds - self.reported_at >= progress.interval:
             self.report()
-        if self.error is None and (wrong := self.check()) is not None:
+        if (wrong := self.check()) is not None:
             self.diverged = self.roll_back(wrong)
             return
         is_due = checkpoints is not None and (self.hold or checkpoints.is_due()) and not self.is_over()
         self.hold = False
-        if self.after_epoch is not None and self.error is None and (self.is_epoch_over or self.is_over()):
+        if self.after_epoch is not None and (self.is_epoch_over or self.is_over()):
             self.ended = self.after_epoch(self.epoch, self.tally.since(self.before_epoch), self.seconds)
             self.epoch, self.before_epoch = self.epoch + 1, self.tally  # not if it was interrupted
         if checkpoints is not None and is_due:
             checkpoints.take(self.state)
 
     def pause(self) -> None:
+        """Stop the clock. Raises what a thread raised."""
         self.seconds_before, self.resumed = self.seconds, None
+        for each in self.futures:
+            each.result()
 
     def end(self) -> None:
         """Wait for the chunks under way and report what they did."""
-        for thread in self.threads:
-            if thread.ident is not None:
-                thread.join()
-        self.pause()
-        self.report()
-        self.progress.finish()
+        self.pool.shutdown()
+        try:
+            self.pause()
+        finally:
+            self.report()
+            self.progress.finish()
 
     def roll_back(self, wrong: str) -> DivergedError | None:
         """Bring a run that diverges back to where it was good, and lower its learning rate.
@@ -233,48 +233,45 @@ class _Work:
         Returns why not, if it is to end instead. Then it ends where it was good, or at its beginning if that is not known; one
         that just does not beat the baseline stays as it is.
         """
-        guard, schedule, before = self.guard, self.schedule, self.learning_rate
-        wrong += f" after {self.reached:,} {schedule.unit} at learning rate {before:.4g}"
-        if not self.is_out_of_time and guard.roll_back(self.strategy, self.state, self.checkpoints):
-            rate = self.rate_at(self.next_step)
+        guard, schedule, checkpoints = self.guard, self.schedule, self.checkpoints
+        wrong += f" after {self.reached:,} {schedule.unit} at learning rate {self.learning_rate:.4g}"
+        is_out_of_time = schedule.time_budget is not None and self.seconds >= schedule.time_budget
+        if not is_out_of_time and guard.roll_back(self.strategy, self.state, checkpoints):
             to = f"{self.tally.words:,} {schedule.unit}" if self.next_step else "the start"
-            self.progress.note(f"warning: {wrong}: back to {to}, learning rate {rate:.4g}")
+            self.progress.note(f"warning: {wrong}: back to {to}, learning rate {self.rate_at(self.next_step):.4g}")
             self.wrong, self.reached = None, 0
-            if self.checkpoints is not None:
-                self.checkpoints.renew(self.state)
-            self.restart_report()
+            if checkpoints is not None and checkpoints.states():  # which are of what went wrong
+                checkpoints.take(self.state)
+            self.begin_report()
             return None
-        times = f", for the {NUMBERS[len(guard.lowered)]} time" if guard.lowered else ""
+        if guard.lowered:
+            wrong += f", for the {NUMBERS[len(guard.lowered)]} time"
         if guard.is_weak and guard.lowered:  # the rate may still be too high, or too low by now
             rates = ", ".join(f"{schedule.learning_rate * factor:.3g}" for factor in (1.0, *guard.lowered))
-            return DivergedError(
-                f"{wrong}{times}; none of the learning rates {rates} works: leave --learning-rate out or try another"
-            )
-        tried = schedule.learning_rate * guard.factor
-        if not guard.is_weak and not guard.end(self.strategy, self.state, self.checkpoints):
+            return DivergedError(f"{wrong}; none of the learning rates {rates} works: leave --learning-rate out or try another")
+        smaller = schedule.learning_rate * guard.factor / 4
+        if not guard.is_weak and not guard.end(self.strategy, self.state, checkpoints):
             self.next_step = 0
-        self.restart_report()
-        return DivergedError(f"{wrong}{times}; try a smaller --learning-rate, {tried / 4:.3g} say")
+        self.begin_report()
+        return DivergedError(f"{wrong}; try a smaller --learning-rate, {smaller:.3g} say")
 
-    def restart_report(self) -> None:
-        """Report from here on."""
+    def begin_report(self) -> None:
+        """Report what is done from here on."""
         self.reported, self.reported_at = self.tally, self.seconds
 
     def report(self) -> None:
         """Report to `progress` what was done since the last report."""
         with self.lock:
             tally, rate = self.tally, self.learning_rate
-        now, schedule = self.seconds, self.schedule
+        now, budget, unit = self.seconds, self.schedule.time_budget, self.schedule.unit
         new = tally.since(self.reported)
-        if new.words == 0 or self.strategy.reports_itself:
-            return
-        per_second = round(new.words / max(now - self.reported_at, 1e-9))
-        self.progress.update(
-            min(now, schedule.time_budget) if schedule.time_budget else tally.words,
-            loss=new.mean_loss, loss_unit=self.strategy.loss_unit, learning_rate=rate,
-            **{f"{schedule.unit}_per_second": per_second},
-        )  # fmt: skip
-        self.reported, self.reported_at = tally, now
+        if new.words > 0 and not self.strategy.reports_itself:
+            facts = {f"{unit}_per_second": round(new.words / max(now - self.reported_at, 1e-9))}
+            self.progress.update(
+                min(now, budget) if budget else tally.words, loss=new.mean_loss, loss_unit=self.strategy.loss_unit,
+                learning_rate=rate, **facts,
+            )  # fmt: skip
+            self.reported, self.reported_at = tally, now
 
     # ---- where the run is
 
@@ -282,10 +279,6 @@ class _Work:
     def seconds(self) -> float:
         """Seconds of training so far, without pauses."""
         return self.seconds_before + (time.monotonic() - self.resumed if self.resumed is not None else 0.0)
-
-    @property
-    def is_out_of_time(self) -> bool:
-        return self.schedule.time_budget is not None and self.seconds >= self.schedule.time_budget
 
     @property
     def share_done(self) -> float:
@@ -299,12 +292,12 @@ class _Work:
     def is_over(self) -> bool:
         if self.strategy.is_finished or self.ended:
             return True
-        return self.stop or self.error is not None or self.schedule.share_done(self.next_step, self.seconds) >= 1.0
+        return self.stop or self.schedule.share_done(self.next_step, self.seconds) >= 1.0
 
     def has_unreported_epoch(self) -> bool:
         """Whether an epoch has begun, in this run or in the one that it resumes, of which after_epoch does not know."""
         begun = self.next_step > self.epoch * self.schedule.n_chunks
-        return self.after_epoch is not None and not self.stop and self.error is None and begun
+        return self.after_epoch is not None and not self.stop and begun
 
     def rate_at(self, step: int) -> float:
         """The learning rate of a chunk, counted over all epochs; with a time budget that of this moment."""
@@ -313,22 +306,11 @@ class _Work:
     def own_state(self) -> TrainState:
         """Where the run is; steps under way are not done."""
 
-        def first() -> int:
-            """The first step that is not done."""
-            return min(self.under_way, default=self.next_step)
-
-        def done() -> int:
-            """How many steps are done, without those after it, which are repeated."""
-            return self.steps_done - (self.next_step - first() - len(self.under_way))
-
         state = TrainState()
-        state.add("trainer.next_step", first, partial(setattr, self, "next_step"))
-        state.add("trainer.steps_done", done, partial(setattr, self, "steps_done"))
+        state.add("trainer.next_step", lambda: min(self.under_way, default=self.next_step), partial(setattr, self, "next_step"))
         state.add_attribute("trainer.seconds", self, "seconds_before")
-        state.add_attribute("trainer.epoch", self, "epoch")
-        state.add_attribute("trainer.ended", self, "ended")
-        for name in ("tally", "before_epoch", "twentieths"):
-            add_tallies(state, f"trainer.{name}", self, name)
+        for name in ("epoch", "ended", "tally", "before_epoch", "twentieths"):
+            state.add_attribute(f"trainer.{name}", self, name)
         return state
 
     # ---- the guard
@@ -375,16 +357,9 @@ class _Work:
                     self.twentieths[int(20 * share)] += done
                     # A chunk that was begun before the last check, which did not wait for it, counts when it ends.
                     self.guard.add(share if share >= self.guard.since else self.share_done, done)
-                    self.steps_done += 1
-        except BaseException as error:
-            with self.lock:
-                self.error = self.error or error
-                self.stop = True
-        finally:
-            with self.lock:
-                self.n_active -= 1
-                if self.n_active == 0:
-                    self.idle.set()
+        except BaseException:
+            self.stop = True
+            raise
 
     def _take(self) -> tuple[int, float, float] | None:
         """The next chunk, the share of the run that is over, and the learning rate there; None where there is a pause."""

@@ -28,7 +28,7 @@ from embedx.settings import MOST_PASSES, PhraseSettings
 from embedx.storage.folder import DESCRIPTION, Folder, blamed_on, damaged, present
 from embedx.storage.folder import read as read_folder
 from embedx.storage.folder import save as save_folder
-from embedx.storage.schema import Array, FolderSchema, Names, Value, row_blocks
+from embedx.storage.schema import Array, FolderSchema, Names, row_blocks
 from embedx.text.ngrams import ngrams
 from embedx.text.phrase_list import Collocation, Phrases
 from embedx.training.progress import Progress, Silent
@@ -54,18 +54,6 @@ SCHEMA = FolderSchema(
         "ngram": Array(("ngrams", "dim")),
         "ngram_bucket": Array(("ngrams",), ("int32",)),
     },
-    settings={
-        "window": Value(int, at_least=1),
-        "sample": Value(float, at_least=0),
-        "sampler": Value(str, or_none=True),
-        **dict.fromkeys(("tokenizer", "on_bad_record", "on_bad_utf8"), Value(str)),
-        "lowercase": Value(bool),
-        **dict.fromkeys(("json_field", "column"), Value(str, or_none=True)),
-        "connector_words": Value(str, or_none=True),
-        "subwords": Value(str, or_none=True),
-        "buckets": Value(int, at_least=1, or_none=True),
-    },
-    facts={"objective": Value(str)},
 )
 
 
