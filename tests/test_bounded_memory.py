@@ -8,6 +8,7 @@ import zipfile
 
 import numpy as np
 import pytest
+from notes import Notes
 from scipy.sparse import csr_matrix, save_npz
 
 from embedx.errors import EmbedxError
@@ -44,38 +45,25 @@ def npy_that_claims(shape, dtype="<f4"):
     return out.getvalue()
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "2000 9 9\n" + "1 1:1\n" * 2000,
-        "9 9 9\n" + ("1 " + "1:1 " * 500 + "\n") * 9,
-        "9 9 9\n" + ("1," * 1000 + "1 1:1\n") * 9,
-        "2001 9 9\n1 1:1\n" + "\n" * 2000,
-        "2001 9 9\n" + "\n" * 2000 + "1 1:1\n",
-        "1 1:1\n" * 2000,
-        "".join(f"name{n} 1:1\n" for n in range(100)),
-        "__label__a\n" * 2000,
-        "__label__a\n" + "\n" * 1000 + "b\n",
-        "__label__a " + " ".join(f"word{n}" for n in range(100)),
-        "".join(f"__label__{n}\n" for n in range(100)),
-    ],
-    ids=[
-        "rows",
-        "values",
-        "labels",
-        "empty rows",
-        "empty rows within",
-        "libsvm",
-        "names of labels",
-        "bags",
-        "empty bags",
-        "words",
-        "labels of bags",
-    ],
-)
-def test_rows_that_do_not_fit_into_memory_are_an_error(write, text, little_memory):
+TOO_LARGE = {
+    "rows": "2000 9 9\n" + "1 1:1\n" * 2000,
+    "values": "9 9 9\n" + ("1 " + "1:1 " * 500 + "\n") * 9,
+    "labels": "9 9 9\n" + ("1," * 1000 + "1 1:1\n") * 9,
+    "empty rows": "2001 9 9\n1 1:1\n" + "\n" * 2000,
+    "empty rows within": "2001 9 9\n" + "\n" * 2000 + "1 1:1\n",
+    "libsvm": "1 1:1\n" * 2000,
+    "names of labels": "".join(f"name{n} 1:1\n" for n in range(100)),
+    "bags": "__label__a\n" * 2000,
+    "empty bags": "__label__a\n" + "\n" * 1000 + "b\n",
+    "words": "__label__a " + " ".join(f"word{n}" for n in range(100)),
+    "labels of bags": "".join(f"__label__{n}\n" for n in range(100)),
+}
+
+
+@pytest.mark.parametrize("what", TOO_LARGE)
+def test_rows_that_do_not_fit_into_memory_are_an_error(write, what, little_memory):
     with pytest.raises(EmbedxError, match=rf"train\.txt: {HALF}"):
-        read(write(text))
+        read(write(TOO_LARGE[what]))
 
 
 def test_what_does_fit_is_read(write, little_memory):
@@ -177,16 +165,12 @@ def test_a_word_without_end_is_left_out_in_memory_of_its_own(tmp_path):
     assert scanner.state[TOO_LONG] == 0
 
 
-def test_words_left_out_are_told_even_from_the_cache(tmp_path):
-    class Notes(Silent):
-        def note(self, message):
-            notes.append(message)
-
+def test_words_left_out_are_counted_even_from_the_cache(tmp_path):
     (tmp_path / "corpus.txt").write_bytes(b"a b " + b"x" * (MAX_WORD_BYTES + 1))
     for _ in range(2):
-        notes = []
-        cache.encode(resolve([str(tmp_path / "corpus.txt")]), TextSettings(), Notes(), tmp_path / "cache").close()
-        assert f"{tmp_path}/corpus.txt: 1 word of more than 4,194,304 bytes left out; is all of it text?" in notes
+        progress = Notes()
+        cache.encode(resolve([str(tmp_path / "corpus.txt")]), TextSettings(), progress, tmp_path / "cache").close()
+        assert f"{tmp_path}/corpus.txt: 1 word of more than 4,194,304 bytes left out; is all of it text?" in progress.notes
 
 
 def test_words_that_do_not_fit_into_memory_are_an_error(monkeypatch):

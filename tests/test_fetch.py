@@ -1,4 +1,4 @@
-"""Corpora fetched by name, from a server that fails in every way a server can."""
+"""Corpora fetched by name or read by URL, from a server that fails in every way a server can."""
 
 import hashlib
 import http.server
@@ -6,27 +6,20 @@ import re
 import threading
 
 import pytest
+from notes import Notes
 
 from embedx.errors import EmbedxError
 from embedx.text import fetch as fetching
 from embedx.text.fetch import fetch, fetch_named
 from embedx.text.recipes import Recipe, data_folder
 from embedx.text.sources import resolve
-from embedx.training.progress import Silent
+from embedx.text.streams import open_source, text_blocks
 
 fcntl = pytest.importorskip("fcntl")
 
 TEXT = b"".join(b"line %d\n" % n for n in range(200))
 OTHER = TEXT.swapcase()
 SHA256 = hashlib.sha256(TEXT).hexdigest()
-
-
-class Notes(Silent):
-    def __init__(self):
-        self.notes = []
-
-    def note(self, message):
-        self.notes.append(message)
 
 
 class Site:
@@ -253,3 +246,20 @@ def test_what_cannot_be_fetched_says_why(site, tmp_path, recipe):
     (tmp_path / "blocked").write_text("a file")
     with pytest.raises(EmbedxError, match=r"blocked.*; make room there or choose a folder by --to"):
         fetch(recipe(), tmp_path / "blocked")
+
+
+def read(url):
+    (source,) = resolve([url])
+    with open_source(source) as file:
+        return b"".join(text_blocks(source, file))
+
+
+def test_a_url_is_read(site):
+    assert read(f"{site.url}/corpus.txt") == TEXT
+    site.statuses, site.missing_bytes = {"/missing.txt": 404}, 10
+    with pytest.raises(EmbedxError, match=r"/missing\.txt: cannot be opened \(.*404.*\)"):
+        read(f"{site.url}/missing.txt")
+    with pytest.raises(EmbedxError, match=r"/cut\.txt: cannot be read \(the connection ended after \d+ of \d+ bytes\)"):
+        read(f"{site.url}/cut.txt")
+    with pytest.raises(EmbedxError, match=r"nosuchscheme://x/y: cannot be opened"):
+        read("nosuchscheme://x/y")

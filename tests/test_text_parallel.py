@@ -65,7 +65,7 @@ def test_lists_are_the_same_tokens_on_any_number_of_threads(tmp_path, small_chun
     assert one[1][:4] == ["a b", "0", "c\n", "1"]
 
 
-def test_what_is_wrong_first_is_told_on_any_number_of_threads(tmp_path, small_chunks):
+def test_the_first_mistake_is_the_error_on_any_number_of_threads(tmp_path, small_chunks):
     (tmp_path / "0.txt").write_bytes(b"word " * 200 + b"\xff" + b"word " * 900)
     (tmp_path / "1.gz").write_bytes(gzip.compress(os.urandom(999))[:-9])
     for threads in (1, 3):
@@ -162,7 +162,7 @@ def test_articles_are_the_same_by_several_processes_which_then_end(small_batches
     assert all(cleaner._process.returncode is not None for cleaner in cleaners)
 
 
-def test_processes_end_when_nobody_wants_the_articles(small_batches, cleaners):
+def test_processes_end_when_the_articles_are_no_longer_read(small_batches, cleaners):
     articles = paragraphs([DUMP], processes=2)
     assert len(list(itertools.islice(articles, wikipedia.FEW_BATCHES + 1))) > wikipedia.FEW_BATCHES
     articles.close()

@@ -3,7 +3,6 @@
 import bz2
 import gzip
 import http.client
-import http.server
 import io
 import lzma
 import os
@@ -15,7 +14,7 @@ import types
 
 import pytest
 import zstandard
-from test_text_tables import Told
+from notes import Notes
 
 from embedx.errors import EmbedxError
 from embedx.labeled.files import Lines, source_of
@@ -137,42 +136,6 @@ def test_whatever_a_storage_raises_is_an_error_with_its_name():
         list(text_blocks(Source("far.txt", "text", None), CountedReader(Far())))
 
 
-@pytest.fixture
-def server():
-    """A web server of one file that is 1000 bytes longer than what `cut.txt` delivers."""
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self):
-            if self.path == "/missing.txt":
-                return self.send_error(404)
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(TEXT) + 1000 * (self.path == "/cut.txt")))
-            self.end_headers()
-            return self.wfile.write(TEXT)
-
-        def log_message(self, *_): ...
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as running:
-        thread = threading.Thread(target=running.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{running.server_port}"
-        running.shutdown()
-        thread.join()
-
-
-def test_url_is_read(server):
-    assert read(f"{server}/corpus.txt") == TEXT
-
-
-def test_url_that_fails_is_an_error(server):
-    with pytest.raises(EmbedxError, match=r"/missing\.txt: cannot be opened \(.*404.*\)"):
-        read(f"{server}/missing.txt")
-    with pytest.raises(EmbedxError, match=r"/cut\.txt: cannot be read \(the connection ended after \d+ of \d+ bytes\)"):
-        read(f"{server}/cut.txt")
-    with pytest.raises(EmbedxError, match=r"nosuchscheme://x/y: cannot be opened"):
-        read("nosuchscheme://x/y")
-
-
 def test_reading_ahead_gives_the_blocks_of_all_sources_in_order(tmp_path):
     first, second = write(tmp_path / "1.txt", TEXT), write(tmp_path / "2.gz", gzip.compress(b"second"))
     with ReadAhead(resolve([str(first), str(second)])) as blocks:
@@ -196,7 +159,7 @@ def test_damage_behind_what_was_read_is_no_traceback(tmp_path, monkeypatch):
     ahead._threads[0].join()  # what it left uncaught is a warning of pytest's, and so an error
 
 
-def test_reader_stops_when_nobody_wants_its_blocks(tmp_path):
+def test_reader_stops_when_its_blocks_are_no_longer_read(tmp_path):
     path = write(tmp_path / "long.txt", b"word " * 2_000_000)
     with ReadAhead(resolve([str(path)])) as blocks:
         next(iter(blocks))
@@ -250,7 +213,7 @@ def test_what_is_no_text_in_a_folder_is_skipped_and_counted(tmp_path, monkeypatc
         file.write_bytes(data)
     kinds = "2 JSON (--json-field), 1 CSV/TSV/Parquet (--column), 2 binary, 1 labelled data (embedx classify)"
     for _ in ("read", "from the cache"):
-        progress = Told()
+        progress = Notes()
         with cache.encode(resolve(["texts"]), TextSettings(), progress, tmp_path / "cache", threads) as corpus:
             assert [corpus.words[token] for token in corpus.tokens if token >= 0] == ["one", "two", "three", "six", "#", "7"]
         assert progress.notes[1:] == [f"texts: 4 files read; skipped: {kinds}"]

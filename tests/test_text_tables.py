@@ -8,6 +8,7 @@ import zipfile
 
 import pyarrow
 import pytest
+from notes import Notes
 from pyarrow import parquet
 
 from embedx.errors import EmbedxError
@@ -15,7 +16,6 @@ from embedx.settings import TextSettings
 from embedx.text import cache, tables
 from embedx.text.sources import Source, check_formats, resolve
 from embedx.text.tokenizer import END_OF_SENTENCE
-from embedx.training.progress import Silent
 
 
 @pytest.fixture
@@ -32,16 +32,6 @@ def sentences(tmp_path):
         return found
 
     return read
-
-
-class Told(Silent):
-    """Keeps what is said."""
-
-    def __init__(self):
-        self.notes = []
-
-    def note(self, message):
-        self.notes.append(message)
 
 
 def lines(*objects):
@@ -151,7 +141,7 @@ TABLE = "id,text\n1,a\n"
         ("a.jsonl", bytes(range(128, 256)) * 9, {"json_field": "t"}, ": not UTF-8 text: 100% of its first characters"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_told_with_its_line_and_a_remedy(sentences, name, data, settings, message):
+def test_mistakes_are_reported_with_their_line_and_a_remedy(sentences, name, data, settings, message):
     with pytest.raises(EmbedxError, match=rf"/{name}{message}"):
         sentences(name, data, **settings)
 
@@ -197,11 +187,11 @@ def test_bad_records_are_an_error_or_skipped_and_counted(sentences, tmp_path, na
         sentences(name, data, **settings)
     assert sentences(name, data, on_bad_record="skip", **settings) == [["x", "y"], ["z"]]
     for _ in ("read", "from the cache"):
-        told = Told()
+        progress = Notes()
         text = TextSettings(on_bad_record="skip", **settings)
-        with cache.encode(resolve([str(tmp_path / name)]), text, told, tmp_path / "cache", threads=2) as corpus:
+        with cache.encode(resolve([str(tmp_path / name)]), text, progress, tmp_path / "cache", threads=2) as corpus:
             assert corpus.report["sources"][0]["bad_records"] == n_bad
-        (said,) = [note for note in told.notes if "skipped" in note]
+        (said,) = [note for note in progress.notes if "skipped" in note]
         assert said.startswith(f"{tmp_path / name}: {n_bad} records are skipped; the first: {tmp_path / name}:{line}: {why}")
 
 
@@ -219,7 +209,7 @@ def test_bad_records_are_counted_for_each_file_and_within_archives(tmp_path):
         assert corpus.n_tokens == 14
 
 
-def test_where_all_records_are_bad_the_reason_is_told(sentences):
+def test_where_all_records_are_bad_the_error_says_why(sentences):
     with pytest.raises(
         EmbedxError, match=r"a\.jsonl: no words in it, 2 records skipped \(.*:1: no field u\); check --json-field"
     ):
@@ -269,7 +259,7 @@ def test_what_tokens_depend_on_is_part_of_the_key(tmp_path):
     assert len({cache.cache_key(resolve([str(tmp_path / "a.jsonl")]), each) for each in settings}) == 3
 
 
-def test_a_name_that_tells_goes_before_the_options(sentences):
+def test_the_format_of_a_name_has_priority_over_options(sentences):
     assert sentences("a.txt", "plain text", json_field="t", column="c") == [["plain", "text"]]
     assert sentences("a.csv.gz", gzip.compress(b"c\nx"), json_field="t", column="c") == [["x"]]
 

@@ -11,6 +11,7 @@ in this order. `corpora/README.md` explains the fields.
 import contextlib
 import glob
 import importlib.util
+import itertools
 import os
 import posixpath
 import re
@@ -56,44 +57,36 @@ class Recipe:
         """The name of the file that is fetched; "" if none is."""
         return posixpath.basename(urllib.parse.urlsplit(self.urls[0]).path) if self.urls else ""
 
-    def find_files(self) -> list[str]:
-        """Where its files are on this machine; `EmbedxError` says how to get them if they are not here."""
-        if found := self.files_here():
-            return found
-        raise EmbedxError(f"{self.name}: {self._remedy()}")
-
     def files_here(self) -> list[str]:
         """Where its files are on this machine, none if they are not."""
-        for place in self._places():
-            for pattern in self.files:
-                with contextlib.suppress(ValueError):  # no file has a zero byte in its name
-                    if found := sorted(glob.glob(os.path.join(glob.escape(str(place)), pattern), recursive=True)):
-                        return found
-        return []
-
-    def _places(self) -> list[Path]:
+        places = [Path(), self.folder, data_folder()]
         if self.package:
             # Only locates the package; importing it could take seconds.
-            try:
+            with contextlib.suppress(ImportError, ValueError):  # ".." is no name of a package
                 spec = importlib.util.find_spec(self.package)
-            except (ImportError, ValueError):  # for which that is no name of a package
-                spec = None
-            return [Path(place) for place in (spec.submodule_search_locations or [])] if spec else []
-        return [Path(), self.folder, data_folder()]
+                places = [Path(place) for place in spec.submodule_search_locations or []] if spec else []
+        for place, pattern in itertools.product(places, self.files):
+            with contextlib.suppress(ValueError):  # no file has a zero byte in its name
+                if found := sorted(glob.glob(os.path.join(glob.escape(str(place)), pattern), recursive=True)):
+                    return found
+        return []
 
-    def _remedy(self) -> str:
+    def find_files(self) -> list[str]:
+        """The same; `EmbedxError` says how to get them if they are not here."""
+        if found := self.files_here():
+            return found
         if self.package:
-            return (
+            remedy = (
                 f"comes with the Python package {self.package}, which is not installed or lacks it; pip install {self.package}"
             )
-        if self.obtain:
-            return f"not on this machine; get it {self.obtain}, then put {self.files[0]} into the working directory"
-        if not self.urls:
-            return f"not on this machine; put {self.files[0]} into the working directory or name its path instead"
-        return (
-            f"not on this machine; embedx corpus fetch {self.name} gets it, "
-            f"or put {self.download} of {self.urls[0]} into the working directory or {data_folder()}"
-        )
+        elif self.obtain:
+            remedy = f"not on this machine; get it {self.obtain}, then put {self.files[0]} into the working directory"
+        elif self.urls:
+            where = f"put {self.download} of {self.urls[0]} into the working directory or {data_folder()}"
+            remedy = f"not on this machine; embedx corpus fetch {self.name} gets it, or {where}"
+        else:
+            remedy = f"not on this machine; put {self.files[0]} into the working directory or name its path instead"
+        raise EmbedxError(f"{self.name}: {remedy}")
 
     def part(self, name: str) -> "Recipe":
         """Another part of the same files. Raises `EmbedxError` if the recipe has none of that name."""
@@ -125,19 +118,14 @@ def _of_name(name: str) -> Recipe | None:
     """The recipe of that name, or of its beginning, with values for the placeholders after it."""
     words = name.split("-")
     for n in range(len(words), 0, -1):
-        own, values = "-".join(words[:n]), words[n:]
+        own, given = "-".join(words[:n]), words[n:]
         for folder in _folders():
             file = folder / f"{own}.toml"
-            if os.path.isfile(file) and (
-                not values or len(values) <= _n_placeholders(file)
-            ):  # Path.is_file fails at long names
-                return _load(file, name, values) if all(map(VALUE.fullmatch, values)) else None
+            if os.path.isfile(file):  # unlike `Path.is_file`, takes a name that is too long
+                values = _content_if_readable(file).get("values") if given else None
+                if not given or (isinstance(values, dict) and len(given) <= len(values)):
+                    return _load(file, name, given) if all(map(VALUE.fullmatch, given)) else None
     return None
-
-
-def _n_placeholders(file: Path) -> int:
-    values = _content_if_readable(file).get("values")
-    return len(values) if isinstance(values, dict) else 0
 
 
 def recipe_names() -> list[str]:
@@ -150,24 +138,15 @@ def recipe_names() -> list[str]:
 def listed() -> list[dict[str, str]]:
     """Name, kind, state and subject of each recipe that can be found.
 
-    The state is "here" where its files are, else how they can be had: "fetch", "package" or "by hand"; "damaged" if it is no
-    recipe as it should be.
+    The state is "here" where its files are, else how they are obtained: "fetch", "package" or "by hand".
     """
+    recipes = [recipe for name in recipe_names() if (recipe := _of_name(name))]
+    recipes = [each for recipe in recipes for each in (recipe, *map(recipe.part, recipe.parts))]
     rows = []
-    for name in recipe_names():
-        try:
-            recipe = _of_name(name)
-            assert recipe is not None
-        except EmbedxError as error:
-            rows.append({"name": name, "kind": "", "state": "damaged", "about": str(error)})
-            continue
+    for recipe in recipes:
         elsewhere = "package" if recipe.package else "fetch" if recipe.urls else "by hand"
         state = "here" if recipe.files_here() else elsewhere
-        rows.append({"name": name, "kind": recipe.kind, "state": state, "about": recipe.about})
-        rows += [
-            {"name": f"{name}:{part}", "kind": recipe.kind, "state": state, "about": str(own.get("about", ""))}
-            for part, own in recipe.parts.items()
-        ]
+        rows.append({"name": recipe.name, "kind": recipe.kind, "state": state, "about": recipe.about})
     return rows
 
 
@@ -222,7 +201,8 @@ def _load(file: Path, name: str, given: list[str]) -> Recipe:
             _check(fields, {each: FIELDS[each] for each in OF_PARTS}, f"parts: {part}: ")
         kind, reader = content.get("kind", ""), content.get("reader", "")
         if reader not in KINDS.get(kind, ()):
-            raise ValueError(f"kind = {kind!r} and reader = {reader!r}; known are {KINDS}")
+            known = "; ".join(f"{kind} with reader {' or '.join(readers)}" for kind, readers in KINDS.items())
+            raise ValueError(f"kind = {kind!r} and reader = {reader!r}; known are {known}")
     except (OSError, ValueError, RecursionError) as error:  # the last of brackets within brackets
         raise EmbedxError(f"{file}: not a readable recipe ({error}); compare it with corpora/README.md") from error
     return Recipe(name=name, folder=file.parent, **content)

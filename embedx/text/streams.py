@@ -26,7 +26,16 @@ from embedx.settings import TextSettings
 from embedx.text import archives
 from embedx.text.in_order import in_order
 from embedx.text.sources import ROWS, STANDARD_INPUT, Source, is_url, reader_of
-from embedx.text.tables import PARQUET_START, BadRecords, json_values, lines_of, parquet_values, table_values, text_of
+from embedx.text.tables import (
+    PARQUET_START,
+    BadRecords,
+    NotTextError,
+    json_values,
+    lines_of,
+    parquet_values,
+    table_values,
+    text_of,
+)
 from embedx.text.wikipedia import DumpError, paragraphs
 
 BLOCK_BYTES = 1 << 18
@@ -60,17 +69,8 @@ XC_HEADER = re.compile(rb"\d+\s+\d+\s+\d+")
 SPARSE_ROW = re.compile(rb"(?:[^\s:]+\s+|\s*)(?:\d+:[-+.\deE]+(?:\s+|$))+(?:\d+:?)?")  # the last number may be cut
 FASTTEXT_LABEL = re.compile(rb"(?:^|\s)__label__\S")
 LABELLED_HEAD = 4096  # bytes that it is recognised by
-BINARY, LABELLED = "binary", "labelled data (embedx classify)"  # what a folder may hold beside text
 PLAIN = TextSettings()
 DAMAGED = (EOFError, OSError, zlib.error, lzma.LZMAError, UnicodeError, *archives.DAMAGED_ARCHIVE)
-
-
-class NotTextError(EmbedxError):
-    """A file is no text, but of another kind."""
-
-    def __init__(self, message: str, kind: str) -> None:
-        super().__init__(message)
-        self.kind = kind
 
 
 class CountedReader(io.RawIOBase):
@@ -228,13 +228,8 @@ class ZstdDecompressor:
         self._error = zstandard.ZstdError
         self._stream = zstandard.ZstdDecompressor().decompressobj()
 
-    @property
-    def eof(self) -> bool:
-        return bool(self._stream.eof)
-
-    @property
-    def unused_data(self) -> bytes:
-        return bytes(self._stream.unused_data)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
     def decompress(self, data: bytes, _: int) -> bytes:
         try:
@@ -313,27 +308,27 @@ def _text_of_file(
     source: Source, file: CountedReader, settings: TextSettings, threads: int, whole: bool, bad: BadRecords
 ) -> Iterator[bytes]:
     name, format = source.name, source.format(settings)
+    field = settings.json_field if format == "json" else settings.column
     buffered = io.BufferedReader(file, BLOCK_BYTES)
     if format == "table" and buffered.peek(4)[:4] == PARQUET_START:
         buffered.detach()  # it would close the file
-        return text_of(parquet_values(file, name, settings.column), name, settings.column or "", whole, bad)
+        return text_of(parquet_values(file, name, field), name, field or "", whole, bad)
     blocks = unpacked(source, buffered, threads)
     head = next(filter(None, blocks), b"")
     blocks = itertools.chain([head], blocks)
     _check_is_text(name, head)
-    if format not in ("json", "table") and DUMP_START.match(head[:DUMP_START_BYTES].decode("utf-8", "ignore")):
+    if format in ("json", "table"):
+        values = (json_values if format == "json" else table_values)(lines_of(blocks, name), name, field)
+        return text_of(values, name, field or "", whole, bad)
+    if DUMP_START.match(head[:DUMP_START_BYTES].decode("utf-8", "ignore")):
         return paragraphs(blocks, source.cut_off, threads)
     if source.reader == "wikipedia":
         raise EmbedxError(f"{name}: no Wikipedia dump, as its name or recipe says: it does not begin with <mediawiki>")
-    if format == "json":
-        return text_of(
-            json_values(lines_of(blocks, name), name, settings.json_field), name, settings.json_field or "", whole, bad
-        )
-    if format == "table":
-        return text_of(table_values(lines_of(blocks, name), name, settings.column), name, settings.column or "", whole, bad)
     if source.reader != ROWS and begins_labelled(head):
         command = f"embedx classify {shlex.quote(name)}"
-        raise NotTextError(f"{name}: labelled data, no text; train a classifier on it with `{command}`", LABELLED)
+        raise NotTextError(
+            f"{name}: labelled data, no text; train a classifier on it with `{command}`", "labelled data (embedx classify)"
+        )
     return blocks
 
 
@@ -347,7 +342,7 @@ def _check_is_text(name: str, head: bytes) -> None:
         share = f"{unreadable / len(text):.0%}"
         kind = f"not UTF-8 text: {share} of its first characters cannot be read; if it is text, convert it with iconv -t UTF-8"
     if kind:
-        raise NotTextError(f"{name}: {kind}", BINARY)
+        raise NotTextError(f"{name}: {kind}", "binary")
 
 
 def begins_labelled(head: bytes) -> bool:
@@ -432,31 +427,19 @@ class ReadAhead:
         source, blocks = self._sources[number], self._queues[number]
         with contextlib.suppress(Stopped):
             try:
-                self._read(number, source, blocks)
-            except NotTextError as error:
-                if source.folder and not source.members:
-                    self.skipped[number] = error.kind
-                    self._put(blocks, (b"", source.size or 0))
-                else:
-                    self._put(blocks, error)
+                with open_source(source) as file:
+                    for block in text_blocks(source, file, self._settings, self._threads_each, bad=self.bad_records[number]):
+                        for start in range(0, len(block), BLOCK_BYTES):
+                            self._put(blocks, (block[start : start + BLOCK_BYTES], file.count))
+                    self._put(blocks, (b"", file.count))
             except Stopped:
                 raise
             except BaseException as error:  # to be raised where the blocks are read
-                self._put(blocks, error)
-
-    def _read(self, number: int, source: Source, blocks: Blocks) -> None:
-        """Read a source to its end. Raises `NotTextError` before there is any block."""
-        if source.folder:  # where what has no text for these settings is skipped
-            format = source.format(self._settings)
-            if format == "json" and self._settings.json_field is None:
-                raise NotTextError("", "JSON (--json-field)")
-            if format == "table" and self._settings.column is None:
-                raise NotTextError("", "CSV/TSV/Parquet (--column)")
-        with open_source(source) as file:
-            for block in text_blocks(source, file, self._settings, self._threads_each, bad=self.bad_records[number]):
-                for start in range(0, len(block), BLOCK_BYTES):
-                    self._put(blocks, (block[start : start + BLOCK_BYTES], file.count))
-            self._put(blocks, (b"", file.count))
+                if not isinstance(error, NotTextError) or not source.folder or source.members:
+                    self._put(blocks, error)
+                else:
+                    self.skipped[number] = error.kind
+                    self._put(blocks, (b"", source.size or 0))
 
     def _put(self, blocks: Blocks, item: Any) -> None:
         while not self._stopped.is_set():

@@ -16,14 +16,24 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from embedx.errors import EmbedxError
+from embedx.text.archives import BlockReader
 
 MAX_RECORD_BYTES = 1 << 24  # ten times the longest article; JSON of brackets alone takes twenty times as much when it is read
 ROWS_AT_A_TIME = 512
 BLOCK_BYTES = 1 << 18
 DELIMITERS = (",", "\t", ";", "|")
 PARQUET_START = b"PAR1"
+TABLE = "CSV/TSV/Parquet (--column)"
 # What separates tokens and sentences where tokens are taken as they are, white space and all: bytes that UTF-8 never has.
 TOKEN_END, SENTENCE_END = b"\xff", b"\xfe"
+
+
+class NotTextError(EmbedxError):
+    """A file is no text that these settings read; in a folder it is skipped, and counted as of that kind."""
+
+    def __init__(self, message: str, kind: str) -> None:
+        super().__init__(message)
+        self.kind = kind
 
 
 class Bad(NamedTuple):
@@ -122,21 +132,12 @@ def _named(record: Mapping[str, Any]) -> str:
 
 def lines_of(blocks: Iterable[bytes], name: str) -> Iterator[bytes]:
     """The lines with their ends; an `EmbedxError` if one has more than MAX_RECORD_BYTES."""
-    rest = b""
-    number = 1
-    for block in blocks:
-        *ended, rest = (rest + block).split(b"\n")
-        for i, line in enumerate((*ended, rest)):
-            if len(line) > MAX_RECORD_BYTES:
-                raise EmbedxError(
-                    f"{name}:{number + i}: a line of more than {MAX_RECORD_BYTES:,} bytes; "
-                    "is it the right file, with a record a line?"
-                )
-        for line in ended:
-            yield line + b"\n"
-        number += len(ended)
-    if rest:
-        yield rest + b"\n"
+    reader = io.BufferedReader(BlockReader(blocks), BLOCK_BYTES)
+    for number, line in enumerate(iter(lambda: reader.readline(MAX_RECORD_BYTES + 1), b""), 1):
+        if len(line) > MAX_RECORD_BYTES:
+            limit = f"a line of more than {MAX_RECORD_BYTES:,} bytes"
+            raise EmbedxError(f"{name}:{number}: {limit}; is it the right file, with a record a line?")
+        yield line
 
 
 def json_values(lines: Iterable[bytes], name: str, field: str | None) -> Iterator[tuple[int, Any]]:
@@ -145,15 +146,17 @@ def json_values(lines: Iterable[bytes], name: str, field: str | None) -> Iterato
         text = line.decode("utf-8", "surrogateescape").removeprefix("\ufeff")
         if not text.strip():
             continue
+        record = bad = None
         try:
             record = json.loads(text)
         except (ValueError, RecursionError) as error:
-            yield number, Bad(f"no JSON ({str(error).partition(':')[0]})", "write an object in each line")
-            continue
+            bad = f"no JSON ({str(error).partition(':')[0]})"
+        if field is None:
+            known = _named(record) if isinstance(record, dict) else "none"
+            message = f"{name}: JSON Lines; name the field with the text by --json-field; there are {known}"
+            raise NotTextError(message, "JSON (--json-field)")
         if not isinstance(record, dict):
-            yield number, Bad(f"{_kind(record)}, not an object", "write an object in each line")
-        elif field is None:
-            raise EmbedxError(f"{name}: JSON Lines; name the field with the text by --json-field; there are {_named(record)}")
+            yield number, Bad(bad or f"{_kind(record)}, not an object", "write an object in each line")
         elif (value := _value(record, field, Bad)) is Bad:
             yield number, Bad(f"no field {field}", f"choose --json-field among {_named(record)}")
         else:
@@ -174,7 +177,7 @@ def table_values(lines: Iterable[bytes], name: str, column: str | None) -> Itera
             row = next(rows, None)
         except csv.Error as error:
             bad = Bad(f"no row of a table ({error})", "close each quote, and double those within")
-            if rows.line_num > begins:  # the lines that an open quote joined cannot be told apart
+            if rows.line_num > begins:  # an open quote joined lines: which of them are rows is unknown
                 raise EmbedxError(f"{name}:{begins}: {bad.why}; {bad.remedy}") from error
             yield begins, bad
             continue
@@ -194,7 +197,7 @@ def table_values(lines: Iterable[bytes], name: str, column: str | None) -> Itera
 def _place(head: list[str], name: str, column: str | None) -> int:
     """Where the column is in each row: that of the name, or the number, from 1, where the first row names none so."""
     if column is None:
-        raise EmbedxError(f"{name}: a table; name the column with the text by --column; there are {', '.join(head)}")
+        raise NotTextError(f"{name}: a table; name the column with the text by --column; there are {', '.join(head)}", TABLE)
     if column in head:
         return head.index(column)
     if column.isdecimal() and 1 <= int(column) <= len(head):
@@ -208,7 +211,8 @@ def parquet_values(file: Any, name: str, column: str | None) -> Iterator[tuple[i
         import pyarrow
         import pyarrow.parquet
     except ImportError as error:
-        raise EmbedxError(f'{name}: reading Parquet needs pyarrow; pip install "embedx[parquet]"') from error
+        message = f'{name}: reading Parquet needs pyarrow; pip install "embedx[parquet]"'
+        raise (EmbedxError(message) if column else NotTextError(message, TABLE)) from error
     stored = file.file
     if not stored.seekable():
         raise EmbedxError(f"{name}: Parquet is read from its end; store it in a file first")
@@ -219,8 +223,8 @@ def parquet_values(file: Any, name: str, column: str | None) -> Iterator[tuple[i
 
         leaves = [table.schema.column(i).path.partition(".list.")[0] for i in range(len(table.schema))]
         if column is None:
-            message = f"a Parquet file; name the column with the text by --column; there are {', '.join(leaves)}"
-            raise EmbedxError(f"{name}: {message}")
+            message = f"{name}: a Parquet file; name the column with the text by --column; there are {', '.join(leaves)}"
+            raise NotTextError(message, TABLE)
         if not any(f"{leaf}.".startswith(f"{column}.") for leaf in leaves):
             raise EmbedxError(f"{name}: no column {column}; choose --column among {', '.join(leaves)}")
         outer = column if column in table.schema_arrow.names else column.partition(".")[0]

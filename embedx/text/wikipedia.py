@@ -56,7 +56,7 @@ EXTERNAL_LINK = re.compile(
 BARE_URL = re.compile(r"\b(?:https?|ftp)://[^\s\]\[<>|]+", re.IGNORECASE)
 # Single brackets may stand in it, one even at its end: "[[a [sic]]]". No possessive group, at which Python below 3.11.5 fails.
 INNERMOST_LINK = re.compile(r"\[\[([^\[\]]*+(?:(?:\[(?!\[)|\](?!\])|\](?=\]\](?!\])))[^\[\]]*+)*)\]\]")
-MAX_NESTED = 50  # links within links that are told apart: captions of captions have three
+MAX_NESTED = 50  # links within links that are recognised: captions of captions have three
 LONG_REFERENCE = re.compile(r"&#[0-9]{1000,}+;?")  # to a character far beyond the last; Python reads no such number
 MEDIA_FILE = re.compile(r"\.(?:jpe?g|png|svg|gif|tiff?|ogg|oga|ogv|webm|webp|pdf|djvu|mid)$", re.IGNORECASE)
 LANGUAGE = re.compile(r"(?:[a-z]{2,3}(?:-[a-z-]+)?|simple):", re.IGNORECASE)  # [[de:Baum]] is a link beside the article
@@ -143,7 +143,7 @@ class Cleaner:
 
 def serve() -> None:
     """Make plain text of the pages that come on standard input, until it ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # which a terminal sends to all; whoever started this one ends it
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all; the process that started this one ends it
     with contextlib.suppress(OSError, EOFError):
         while True:
             pickle.dump(plain_bytes(pickle.load(sys.stdin.buffer)), sys.stdout.buffer)
