@@ -19,9 +19,8 @@ from embedx.engine import sampled, tiles
 from embedx.errors import DivergedError, EmbedxError
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.digits import digits
-from embedx.labeled.rules import input_length
 from embedx.objectives import OBJECTIVES
-from embedx.optimizers import OPTIMIZERS, keeping
+from embedx.optimizers import keeping
 from embedx.optimizers.contract import LABELS
 from embedx.training.progress import Silent
 
@@ -85,11 +84,12 @@ def bytes_of(trained):
 
 
 @EACH
-@pytest.mark.parametrize("kind", WAYS)
-def test_every_objective_learns_with_every_sampler(objective, kind):
-    """The best constant answer is right for a tenth of the digits and a quarter of the topics."""
+def test_every_objective_learns_with_every_sampler(objective):
+    """The best constant answer is right for a tenth of the digits and a quarter of the topics; kinds of input take turns."""
     batch = 10 if objective.kind == "gradient" else None  # these data are too few for the hundred that suits real ones
-    for sampler in samplers(objective, dense=kind != "sparse"):
+    first = list(OBJECTIVES.values()).index(objective)
+    for i, sampler in enumerate(samplers(objective, dense=True), first):
+        kind = ("dense", "hidden", "hidden" if sampler == "search" else "sparse")[i % 3]
         trained = run(objective, kind, sampler=sampler, batch_size=batch, epochs=4)
         assert precision(trained, kind) > {"dense": 0.6, "sparse": 0.5, "hidden": 0.45}[kind]
         assert trained.outcome.final_loss < trained.outcome.first_loss or kind != "dense"  # several labels may share a state
@@ -115,21 +115,11 @@ def test_every_optimiser_for_minibatches_has_a_rate_here():
 
 
 @pytest.mark.parametrize("optimizer", RATES)
-@pytest.mark.parametrize("kind", WAYS)
 @pytest.mark.parametrize("objective", REPRESENTATIVES.values(), ids=list(REPRESENTATIVES))
-def test_every_optimiser_learns_in_every_way(objective, kind, optimizer):
+def test_every_optimiser_learns_for_every_kind_of_objective(objective, optimizer):
+    kind = list(WAYS)[(list(RATES).index(optimizer) + list(REPRESENTATIVES.values()).index(objective)) % 3]
     trained = run(objective, kind, optimizer=optimizer, learning_rate=RATES[optimizer], batch_size=4, epochs=3)
     assert precision(trained, kind) > 0.45
-
-
-@pytest.mark.parametrize("objective", REPRESENTATIVES.values(), ids=list(REPRESENTATIVES))
-def test_rowwise_adagrad_learns_digits_at_its_own_rate(objective):
-    trained = run(objective, "dense", optimizer="rowwise-adagrad", batch_size=10, epochs=10)
-    by_cell = run(objective, "dense", optimizer="adagrad", batch_size=10, epochs=10)
-    own = OPTIMIZERS["rowwise-adagrad"].rates[LABELS] / input_length(DIGITS[0].features)
-    assert trained.classifier.settings["learning_rate"] == pytest.approx(own, rel=0.01)
-    assert precision(trained, "dense") > max(0.7, precision(by_cell, "dense") - 0.05)
-    assert trained.outcome.final_loss < trained.outcome.first_loss
 
 
 @EACH
@@ -485,15 +475,6 @@ def test_features_of_another_width_are_refused():
     classifier = run(REPRESENTATIVES["columns"], data=TINY, epochs=1).classifier
     with pytest.raises(EmbedxError, match="96 features where the model has 24"):
         classifier.evaluate(TOPICS[1])
-
-
-def test_biases_start_at_the_frequencies_or_are_not_there():
-    objective = REPRESENTATIVES["columns"]
-    tiny_steps = {"optimizer": "sgd", "learning_rate": 1e-9, "epochs": 1}
-    counts = np.bincount(TINY.labels.ids, minlength=6)
-    started = run(objective, data=TINY, bias="frequency", **tiny_steps).classifier
-    np.testing.assert_allclose(started.arrays["bias"], np.log(counts / 40), atol=1e-6)
-    assert "bias" not in run(objective, data=TINY, bias="none", epochs=1).classifier.arrays
 
 
 def test_no_score_of_a_squared_hinge_is_a_probability_above_one_and_higher_scores_are_likelier():

@@ -191,8 +191,8 @@ def test_two_classes_share_the_penalty_of_one_logistic_regression_with_twice_the
     np.testing.assert_allclose(ours.predict_proba(unseen), theirs.predict_proba(unseen), atol=1e-3)
 
 
-@pytest.mark.parametrize("name", OBJECTIVES)
-def test_every_objective_learns_digits_from_dense_and_sparse_pictures(data, name):
+@pytest.mark.parametrize("name", REPRESENTATIVES)
+def test_objectives_learn_digits_from_dense_and_sparse_pictures(data, name):
     X, y, unseen, truth = data
     for features in (X, sparse.csr_matrix(X)):
         fitted = SoftmaxClassifier(name, epochs=20).fit(features, y)
@@ -267,9 +267,7 @@ def test_labels_of_any_type(data, labels):
     assert (predicted == y).mean() > 0.95
 
 
-@pytest.mark.parametrize(
-    "form", ["csr_matrix", "csc_matrix", "coo_matrix", "lil_matrix", "csr_array", "bsr_array", "dok_array"]
-)
+@pytest.mark.parametrize("form", ["csc_matrix", "lil_matrix", "csr_array"])
 def test_any_sparse_format(data, form):
     X, y, unseen, _ = data
     dense = SoftmaxClassifier().fit(X, y)
@@ -325,8 +323,8 @@ def test_scikit_learns_check_of_several_outputs():
     check_classifier_multioutput("SoftmaxClassifier", SoftmaxClassifier("ova"))
 
 
-@pytest.mark.parametrize("name", OBJECTIVES)
-def test_every_objective_ranks_several_labels(tagged, name):
+@pytest.mark.parametrize("name", REPRESENTATIVES)
+def test_objectives_rank_several_labels(tagged, name):
     X, y = tagged
     fitted = SoftmaxClassifier(name, epochs=20).fit(X, y)
     labels, probabilities = fitted.top_k(X, 1)

@@ -16,6 +16,7 @@ features.tsv  the words that are features, for text
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,8 @@ from embedx.labeled.rules import chosen_labels, known_labels, scaled
 from embedx.labeled.schema import DataSchema
 from embedx.objectives.contract import Objective
 from embedx.samplers.contract import Sampler
-from embedx.search.index import build_index, index_of_clusters
+from embedx.search.index import Index, build_index, index_of_clusters
+from embedx.search.spec import SearchSpec
 from embedx.search.top_k import n_clusters_of, search_top_k, top_k_spec
 from embedx.storage import folder
 from embedx.storage.schema import Array, FolderSchema, Names
@@ -81,10 +83,7 @@ class Classifier:
     counts: np.ndarray  # int64 (n_labels,): how often each label occurs in the training data
     settings: dict[str, Any] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
-    _transposed: np.ndarray | None = field(default=None, init=False, repr=False)
-    _recorded: Sampler | None = field(default=None, init=False, repr=False)
-    _trees: list[LabelTree] | None = field(default=None, init=False, repr=False)
-    _stored: folder.Folder | None = field(default=None, init=False, repr=False)  # that it was read from
+    stored: folder.Folder | None = field(default=None, repr=False)  # that it was read from
 
     @property
     def n_labels(self) -> int:
@@ -93,8 +92,8 @@ class Classifier:
     @property
     def folder(self) -> Path:
         """That it was read from."""
-        assert self._stored is not None
-        return self._stored.path
+        assert self.stored is not None
+        return self.stored.path
 
     def name(self, label: int) -> str:
         """What a label is called; its number if it has no name."""
@@ -121,15 +120,14 @@ class Classifier:
             z += self.arrays["bias"]
         return np.asarray(z, dtype=self._weights.dtype)
 
-    @property
-    def _weights(self) -> np.ndarray:  # float32 (dim, rows), side by side what one feature says of all labels
-        if self._transposed is None:
-            self._transposed = np.ascontiguousarray(self.arrays["output"].T)
-        return self._transposed
+    @cached_property
+    def _weights(self) -> np.ndarray:  # float32 (dim, rows)
+        return np.ascontiguousarray(self.arrays["output"].T)
 
     def parameters_changed(self) -> None:
         """Forget what was derived from the parameters; to be called when `arrays` has changed."""
-        self._transposed, self._trees = None, None
+        for derived in ("_weights", "trees"):
+            vars(self).pop(derived, None)
         self.arrays.pop("search_clusters", None)
 
     # ---- sparse weights
@@ -139,12 +137,10 @@ class Classifier:
         """Whether labels have sparse weights, by themselves or in a tree."""
         return "tree_levels" in self.arrays
 
-    @property
+    @cached_property
     def trees(self) -> list[LabelTree]:
         """The trees of sparse weights. Raises `EmbedxError` where their arrays do not fit together."""
-        if self._trees is None:
-            self._trees = label_tree.trees_of(self.arrays, self.known.n_features, self.objective.n_rows(self.n_labels))
-        return self._trees
+        return label_tree.trees_of(self.arrays, self.known.n_features, self.objective.n_rows(self.n_labels))
 
     @property
     def is_searched(self) -> bool:
@@ -159,15 +155,10 @@ class Classifier:
         found = sparse_levels.scores_of(csr_matrix(features, dtype=np.float32), level)
         if np.array_equal(rows, np.arange(self.objective.n_rows(self.n_labels))):
             return found
-        z = np.full((features.shape[0], self.n_labels), self.unseen_score, dtype=np.float32)
+        unseen = self.objective.initial_bias(np.array([0.5 / int(self.facts.get("examples") or 1)]), np.array([1.0]))[0]
+        z = np.full((features.shape[0], self.n_labels), unseen, dtype=np.float32)
         z[:, rows] = found
         return z
-
-    @property
-    def unseen_score(self) -> np.float32:
-        """With sparse weights, that of labels which training has not seen: it predicts half an occurrence."""
-        n = int(self.facts.get("examples") or 1)
-        return np.float32(self.objective.initial_bias(np.array([0.5 / n]), np.array([1.0]))[0])
 
     @property
     def judges_labels_alone(self) -> bool:
@@ -217,15 +208,13 @@ class Classifier:
         """Whether `log_noise` differs among inputs."""
         return self.objective.adds_log_noise and self._sampler.conditional
 
-    @property
+    @cached_property
     def _sampler(self) -> Sampler:
         """The sampler that training drew by."""
-        if self._recorded is None:
-            found = samplers.recorded(self.settings, replacement=self.settings.get("replacement", False))
-            found.prepare(self.counts, paths=self.objective.paths())
-            found.restore(self.arrays)
-            self._recorded = found
-        return self._recorded
+        found = samplers.recorded(self.settings, replacement=self.settings.get("replacement", False))
+        found.prepare(self.counts, paths=self.objective.paths())
+        found.restore(self.arrays)
+        return found
 
     def blocks(
         self,
@@ -295,11 +284,12 @@ class Classifier:
 
     def searched_top_k(
         self, features: Any, k: int = 5, share: float = 0.05, progress: Progress | None = None, threads: int | None = None
-    ) -> "Searched":
-        """As `top_k`, but only this share of all labels is scored for each row, by an index that takes a moment to build.
+    ) -> tuple[float, Iterator[tuple[np.ndarray, np.ndarray]]]:
+        """As `top_k`, but only this share of all labels is scored for each row; before it the recall of the true k best labels,
+        over the first RECALLED rows.
 
-        What takes long of it is kept in the folder that the model was read from, if that can be written to. The labels share
-        one probability among those scored. Raises `EmbedxError` where labels cannot be searched.
+        An index is built first, most of which is kept in the folder that the model was read from, if that can be written to.
+        The labels share one probability among those scored. Raises `EmbedxError` where labels cannot be searched.
         """
         if not self.objective.ranks_by_score:
             raise EmbedxError(f"--search: {self.objective.name} does not rank labels by their scores alone")
@@ -307,11 +297,49 @@ class Classifier:
             raise EmbedxError("--search: a model with sparse weights is searched by its own tree; leave it out")
         if "hidden" not in self.arrays and hasattr(features, "indptr"):
             raise EmbedxError("--search needs dense features or a model with a hidden layer")
-        is_new = "search_clusters" not in self.arrays
-        searched = Searched(self, features, k, share, progress or Silent(), threads or usable_cores())
-        if is_new and self._stored is not None:
-            folder.add_array(self._stored, "search_clusters", self.arrays["search_clusters"])
-        return searched
+        progress, threads, k = progress or Silent(), threads or usable_cores(), min(k, self.n_labels)
+        search = top_k_spec(len(self.arrays["output"]), share, k)
+        index = self._index(search, progress, threads)
+
+        def best(features: Any) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+            h = self.prepared(features)
+            h = h @ self.arrays["hidden"] if "hidden" in self.arrays else h
+            h = np.column_stack([np.asarray(h, dtype=np.float32), np.ones(h.shape[0], dtype=np.float32)])
+            return search_top_k(index, search, h, k, threads)
+
+        def found() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+            n, done = features.shape[0], 0
+            progress.start("predicting", n, " examples")
+            for start in range(0, n, SEARCHED_ROWS):
+                for ids, z, log_sum in best(features[start : start + SEARCHED_ROWS]):
+                    yield ids, self.probabilities(z if self.judges_labels_alone else z - log_sum[:, None])
+                    done += len(ids)
+                    progress.update(done)
+            progress.finish()
+
+        some = features[:RECALLED]
+        true, _ = top_k(self.scores(self.prepared(some)), k)
+        ids = np.concatenate([ids for ids, _, _ in best(some)])
+        recall = float(np.mean([np.isin(a, b).mean() for a, b in zip(true, ids, strict=True)]))
+        progress.note(
+            f"{search.n_scored:,} of {self.n_labels:,} labels are scored for each row, which finds {100 * recall:.1f} % of the "
+            f"best {k}; probabilities are among those"
+        )
+        return recall, found()
+
+    def _index(self, search: SearchSpec, progress: Progress, threads: int) -> Index:
+        """An index of the output rows, with their biases as one more column."""
+        output = self.arrays["output"]
+        bias = self.arrays.get("bias", np.zeros(len(output), dtype=np.float32))
+        table = np.ascontiguousarray(np.column_stack([output, bias]), dtype=np.float32)
+        if "search_clusters" in self.arrays:
+            return index_of_clusters(table, np.array(self.arrays["search_clusters"])[None], search.clusters, threads)
+        progress.note(f"building an index of {len(table):,} labels")
+        index = build_index(table, len(table), table.shape[1], search, np.random.default_rng(0), threads)
+        self.arrays["search_clusters"] = index.cluster[0]
+        if self.stored is not None:
+            folder.add_array(self.stored, "search_clusters", index.cluster[0])
+        return index
 
     # ---- how good
 
@@ -326,18 +354,16 @@ class Classifier:
             progress.note(f"{unlabelled:,} of {len(data):,} test rows have no label and count in no measure")
         features = data.features[kept] if len(kept) < len(data) else data.features
         metrics = LabelMetrics(self.n_labels, self.counts, self.facts.get("examples"))
+        tempered = LabelMetrics(self.n_labels)
         if self.is_searched:
             for rows, found in self._found(features, max(metrics.ks), threads or usable_cores(), progress or Silent()):
-                metrics.add_ranked(found.node, labels.rows(np.arange(rows.start, rows.stop)))
-            return metrics.result() | {"left_out": len(data) - len(kept)}
-        tempered = LabelMetrics(self.n_labels)
-        for rows, log_p in self.blocks(features, progress, threads):
-            block = labels.rows(np.arange(rows.start, rows.stop))
-            metrics.add(log_p, log_p, block)
-            if "temperature" in self.facts:
-                tempered.add(self.tempered(log_p), log_p, block)
-        result = metrics.result()
-        result["left_out"] = len(data) - len(kept)
+                metrics.add_ranked(found.node, labels.rows(rows))
+        else:
+            for rows, log_p in self.blocks(features, progress, threads):
+                metrics.add(log_p, log_p, labels.rows(rows))
+                if "temperature" in self.facts:
+                    tempered.add(self.tempered(log_p), log_p, labels.rows(rows))
+        result = metrics.result() | {"left_out": len(data) - len(kept)}
         if "temperature" in self.facts:
             result["temperature"] = self.facts["temperature"]
             result["log_likelihood_tempered"] = tempered.result()["log_likelihood"]
@@ -355,33 +381,27 @@ class Classifier:
     def tested_labels(self, labels: Labels) -> tuple[Labels, np.ndarray]:
         """The labels that count of test rows, and which rows have any left, by the settings `labels` and `unseen`."""
         drop = self.settings.get("unseen", "keep") == "drop"
-        labels = known_labels(labels, self.counts) if drop else labels
-        labels = chosen_labels(labels, self.settings.get("labels", "all"))
+        labels = chosen_labels(known_labels(labels, self.counts) if drop else labels, self.settings.get("labels", "all"))
         kept = np.flatnonzero(labels.n_of_row) if drop else np.arange(len(labels))
-        return (labels.rows(kept) if drop else labels), kept
+        return labels.rows(kept), kept
 
     def calibrate(self, data: Labeled, threads: int | None = None) -> None:
         """Fit the calibration of `top_k` and, if all labels have scores, a temperature, to rows that were not trained on."""
         data = data.rows(np.flatnonzero(known_labels(data.labels, self.counts).n_of_row))
-        if not self.is_searched:
-            some = data.rows(np.arange(0, len(data), -(-len(data) // calibration.TEMPERATURE_ROWS)))
-            self.facts["temperature"] = 1 / self.fitted_temperature(some, threads)
         labels, kept = self.tested_labels(data.labels)
+        if not self.is_searched:
+            some = slice(None, None, -(-len(kept) // calibration.TEMPERATURE_ROWS))
+            features, own = data.features[kept[some]], labels.rows(some)
+
+            def blocks() -> Iterator[tuple[np.ndarray, Labels]]:
+                for rows, log_p in self.blocks(features, threads=threads):
+                    yield np.maximum(log_p, -1e4), own.rows(rows)
+
+            self.facts["temperature"] = 1 / fit_temperature(blocks)
         if len(kept) >= calibration.MIN_ROWS:
             best = list(self._best(data.features[kept], calibration.N_BEST, threads=threads))
             ids, scores = (np.concatenate(parts) for parts in zip(*best, strict=True))
             self.arrays["calibration"] = calibration.fit(scores, hits(ids, labels))
-
-    def fitted_temperature(self, data: Labeled, threads: int | None = None) -> float:
-        """The power of the probabilities that makes these data likeliest."""
-        labels, kept = self.tested_labels(data.labels)
-        features = data.features[kept]
-
-        def blocks() -> Iterator[tuple[np.ndarray, Labels]]:
-            for rows, log_p in self.blocks(features, threads=threads):
-                yield np.maximum(log_p, -1e4), labels.rows(np.arange(rows.start, rows.stop))
-
-        return fit_temperature(blocks)
 
     # ---- the folder
 
@@ -395,49 +415,6 @@ class Classifier:
         return folder.save(
             Path(path), task=TASK, names=names, arrays=self.arrays, settings=self.settings, facts=facts, overwrite=overwrite
         )
-
-
-class Searched:
-    """The likeliest labels of many rows, by search; iterates over (ids int32 (n, k), probabilities float32 (n, k)).
-
-    recall   the share of the true k best labels that is found, over the first RECALLED rows
-    """
-
-    def __init__(self, found: Classifier, features: Any, k: int, share: float, progress: Progress, threads: int) -> None:
-        self.found, self.features, self.k = found, features, min(k, found.n_labels)
-        self.progress, self.threads = progress, threads
-        output = found.arrays["output"]
-        bias = found.arrays.get("bias", np.zeros(len(output), dtype=np.float32))
-        table = np.ascontiguousarray(np.column_stack([output, bias]), dtype=np.float32)
-        self.search = top_k_spec(len(table), share, self.k)
-        if "search_clusters" in found.arrays:
-            cluster = np.array(found.arrays["search_clusters"])[None]
-            self.index = index_of_clusters(table, cluster, self.search.clusters, threads)
-        else:
-            progress.note(f"building an index of {len(table):,} labels")
-            self.index = build_index(table, len(table), table.shape[1], self.search, np.random.default_rng(0), threads)
-            found.arrays["search_clusters"] = self.index.cluster[0]
-        some = features[:RECALLED]
-        true, _ = top_k(found.scores(found.prepared(some)), self.k)
-        ids = np.concatenate([found for found, _, _ in self._top(some)])
-        self.recall = float(np.mean([np.isin(a, b).mean() for a, b in zip(true, ids, strict=True)]))
-
-    def _top(self, features: Any) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        h = self.found.prepared(features)
-        h = h @ self.found.arrays["hidden"] if "hidden" in self.found.arrays else h
-        h = np.column_stack([np.asarray(h, dtype=np.float32), np.ones(h.shape[0], dtype=np.float32)])
-        return search_top_k(self.index, self.search, h, self.k, self.threads)
-
-    def __iter__(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        n, done = self.features.shape[0], 0
-        alone = self.found.judges_labels_alone
-        self.progress.start("predicting", n, " examples")
-        for start in range(0, n, SEARCHED_ROWS):
-            for ids, z, log_sum in self._top(self.features[start : start + SEARCHED_ROWS]):
-                yield ids, self.found.probabilities(z if alone else z - log_sum[:, None])
-                done += len(ids)
-                self.progress.update(done)
-        self.progress.finish()
 
 
 def _label_order(arrays: Mapping[str, np.ndarray], settings: Mapping[str, Any]) -> np.ndarray | None:
@@ -469,19 +446,18 @@ def load(path: str | Path) -> Classifier:
         is_sparse = "tree_levels" in stored.arrays
         if is_sparse == ("output" in stored.arrays):
             raise EmbedxError("names both an array `output` and `tree_levels`" if is_sparse else "names no array `output`")
-        if is_sparse:
-            output, width = (objective.n_rows(len(labels)),), n_features
-        else:
-            output, width = stored.arrays["output"].shape, stored.arrays.get("hidden", stored.arrays["output"].T).shape[0]
-        if output[0] != objective.n_rows(len(labels)) or width != n_features:
-            raise EmbedxError(
-                f"output.npy has {output[0]:,} rows for {width:,} features, where --objective {objective.name} with "
-                f"{len(labels):,} labels has {objective.n_rows(len(labels)):,} for {n_features:,}"
-            )
-        loaded = Classifier(objective, stored.arrays, known, counts, stored.settings, stored.facts)
-        loaded._stored = stored
+        n_rows = objective.n_rows(len(labels))
+        if not is_sparse:
+            output = stored.arrays["output"]
+            shape = len(output), len(stored.arrays.get("hidden", output.T))
+            if shape != (n_rows, n_features):
+                raise EmbedxError(
+                    f"output.npy has {shape[0]:,} rows for {shape[1]:,} features, where --objective {objective.name} with "
+                    f"{len(labels):,} labels has {n_rows:,} for {n_features:,}"
+                )
+        loaded = Classifier(objective, stored.arrays, known, counts, stored.settings, stored.facts, stored)
         cluster = stored.arrays.get("search_clusters", np.zeros(0))
-        if cluster.size and not 0 <= cluster.min() <= cluster.max() < n_clusters_of(len(labels)):
+        if not 0 <= cluster.min(initial=0) <= cluster.max(initial=0) <= n_clusters_of(len(labels)) - 1:
             raise EmbedxError(f"search_clusters.npy has a cluster that is none of {n_clusters_of(len(labels)):,}")
         calibration.check(stored.arrays)
         if loaded.settings.get("scaling") == "column-max" and "maxima" not in loaded.arrays:

@@ -20,7 +20,7 @@ def vectors_of(features: Any, labels: Labels, wanted: np.ndarray, threads: int) 
     """
     place = np.full(int(labels.ids.max(initial=-1)) + 1, -1, dtype=np.int64)
     place[wanted] = np.arange(len(wanted))
-    rows = np.repeat(np.arange(len(labels)), labels.n_of_row)
+    rows = labels.row_of_id
     if issparse(features):
         positives = csr_of(place[labels.ids], rows, len(wanted))
         return label_vectors(examples_of(features, labels), positives, features.shape[1], MAX_FEATURES, threads)

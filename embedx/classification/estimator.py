@@ -20,13 +20,13 @@ from embedx import objectives, samplers
 from embedx.classification import task as classify
 from embedx.classification.classifier import Classifier
 from embedx.classification.defaults import new_objective
-from embedx.classification.label_tree import CANDIDATES
+from embedx.classification.label_tree import CANDIDATES, LabelTree
 from embedx.classification.settings import OF_STEPS, OF_TREE, ClassifySettings
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.schema import DataSchema
 from embedx.objectives.contract import Objective
 from embedx.samplers import SAMPLERS
-from embedx.settings import settings_of
+from embedx.settings import Settings, settings_of
 from embedx.training.progress import Reporter, Silent
 
 try:
@@ -44,10 +44,11 @@ MAX_PRODUCTS = 1_000_000_000  # values × rows: multiplications in one look at t
 OTHER_NAMES = {"seed": "random_state", "threads": "n_jobs"}
 NOT_TRAINING = {"unseen", "validation_labels", "weight_threshold", *OF_TREE}  # how files are tested, and what stays as it is
 AUTO = (None, "auto")  # of `weights`
+GROUPS: list[type[Settings]] = [ClassifySettings, *(each.Settings for each in SAMPLERS.values())]
+FIELDS = {field.name: field for group in GROUPS for field in dataclasses.fields(group)}
 PARAMETERS: dict[str, Any] = {
     "options": None,
-    **{name: None for name in settings_of(ClassifySettings) if name not in {*OTHER_NAMES, *NOT_TRAINING}},
-    **{name: None for each in SAMPLERS.values() for name in settings_of(each.Settings)},
+    **{name: None for name in FIELDS if name not in {*OTHER_NAMES, *NOT_TRAINING}},
     "random_state": None,
     "n_jobs": None,
     "verbose": False,
@@ -185,7 +186,8 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         start: classify.TrainedClassifier | None,
     ) -> Self:
         """Train by the parameters and, above them, the `chosen` settings."""
-        settings = self._settings(chosen)
+        given = self._given() | {"threads": effective_n_jobs(self.n_jobs)} | chosen
+        settings = ClassifySettings.from_options({name: value for name, value in given.items() if value is not None})
         by_lbfgs = settings.optimizer == "lbfgs"
         if weights is not None and not by_lbfgs:
             data, weights = _repeated(data, weights), None
@@ -193,8 +195,8 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         known = DataSchema(data.n_features, data.n_labels, names, by_name=names is not None)
         with Reporter(sys.stderr) if self.verbose else nullcontext(Silent()) as progress:
             trained = classify.train(
-                data, objective, settings, sampler_options=self._sampler_options(), known=known, weights=weights, start=start,
-                dtype=np.float64, progress=progress,
+                data, objective, settings, sampler_options=samplers.own_options(given), known=known, weights=weights,
+                start=start, dtype=np.float64, progress=progress,
             )  # fmt: skip
         self.classifier_: Classifier = trained.classifier
         if not data.is_sparse:  # the table is no larger than the data's own; sums over features then hold in any order
@@ -214,28 +216,18 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         return self
 
-    def _settings(self, chosen: dict[str, Any]) -> ClassifySettings:
-        fields = {field.name: field for field in dataclasses.fields(ClassifySettings)}
-        given = {name: getattr(self, name) for name in fields.keys() & PARAMETERS.keys()}
-        given |= {"weights": None if self.weights in AUTO else self.weights} | chosen
-        given["threads"] = effective_n_jobs(self.n_jobs)
+    def _given(self) -> dict[str, Any]:
+        """The settings among the parameters that are not None, strings read as on the command line."""
+        given = {name: value for name, value in self.get_params(deep=False).items() if name in FIELDS and value is not None}
+        if self.weights in AUTO:
+            given.pop("weights", None)
         for name, value in given.items():
-            if isinstance(value, np.generic):  # from a search; the record is JSON
-                given[name] = value.item()
-            if isinstance(value, str) and fields[name].metadata["parse"]:
-                given[name] = fields[name].metadata["parse"](value)
-        if given["validation"] is not None:
+            plain = value.item() if isinstance(value, np.generic) else value  # from a search; the record is JSON
+            parse = FIELDS[name].metadata["parse"]
+            given[name] = parse(plain) if parse and isinstance(plain, str) else plain
+        if "validation" in given:
             given["validation"] = str(given["validation"])
-        return ClassifySettings.from_options({name: value for name, value in given.items() if value is not None})
-
-    def _sampler_options(self) -> dict[str, Any]:
-        """The settings of the sampler's own among the parameters."""
-        given = {name: value for name, value in self.get_params(deep=False).items() if value is not None}
-        own = samplers.own_options(given)
-        parsers = {f.name: f.metadata["parse"] for each in SAMPLERS.values() for f in dataclasses.fields(each.Settings)}
-        return {
-            name: parsers[name](value) if parsers[name] and isinstance(value, str) else value for name, value in own.items()
-        }
+        return given
 
     def _new_objective(self) -> Objective:
         found = objectives.find(self.objective)
@@ -250,14 +242,13 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Whether to go to the optimum at once."""
         if self.optimizer is not None:
             return bool(self.optimizer == "lbfgs")
-        given = {name for name, value in self.get_params(deep=False).items() if value is not None}
         n_rows = objective.n_rows(len(self.classes_))
         return (
             objective.candidates[0] == "all"
             and self.sampler in (None, "all")
             and self.labels != "one"
             and self.weights in (*AUTO, "dense")
-            and not given & {*OF_STEPS, "hidden", "time_budget"}
+            and not self._given().keys() & {*OF_STEPS, "hidden", "time_budget"}
             and X.shape[1] * n_rows <= MAX_WEIGHTS
             and (X.nnz if issparse(X) else X.size) * n_rows <= MAX_PRODUCTS
         )
@@ -306,12 +297,16 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict(self, X: Any) -> np.ndarray | csr_matrix:
         """The likeliest class of each row, (n,); after an indicator matrix another such, sparse if that was."""
         is_searched = self._fitted().classifier_.is_searched
-        if self._is_multilabel:
-            parts = [self._found_marks(X)] if is_searched else [csr_matrix(part) for part in self._blocks(X, self._marks)]
-            marks = vstack(parts, format="csr")
-            return marks if self._has_sparse_labels else marks.toarray()
-        likeliest = self._found(X, 1)[0][:, 0] if is_searched else np.concatenate([*self._blocks(X, self._likeliest)])
-        return np.asarray(self.classes_[likeliest])
+        if not self._is_multilabel:
+            best = self._found(X, 1)[0][:, 0] if is_searched else np.concatenate([*self._blocks(X, self._likeliest)])
+            return np.asarray(self.classes_[best])
+        if is_searched:
+            ids, p = self._found(X, CANDIDATES)
+            rows, columns = np.nonzero(p > 0.5)
+            marks = csr_matrix((np.ones(len(rows), dtype=np.int64), (rows, ids[rows, columns])), (len(ids), len(self.classes_)))
+        else:
+            marks = vstack([csr_matrix(part) for part in self._blocks(X, self._marks)], format="csr")
+        return marks if self._has_sparse_labels else marks.toarray()
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """The probability of each class, (n, n_classes)."""
@@ -349,13 +344,6 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         X = self._checked(X)
         found = [*self.classifier_.top_k(X, min(k, len(self.classes_)), threads=effective_n_jobs(self.n_jobs))]
         return np.concatenate([ids for ids, _ in found]), np.concatenate([p for _, p in found])
-
-    def _found_marks(self, X: Any) -> csr_matrix:
-        """1 where a tree finds a label whose probability is above 1/2."""
-        ids, p = self._found(X, CANDIDATES)
-        rows, columns = np.nonzero(p > 0.5)
-        marks = np.ones(len(rows), dtype=np.int64)
-        return csr_matrix((marks, (rows, ids[rows, columns])), (len(ids), len(self.classes_)))
 
     def _features(self, X: Any) -> Any:
         """Checked features as the engine takes them, which knows hidden layers of sparse ones."""
@@ -415,26 +403,27 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         if "hidden" in self._fitted().classifier_.arrays:
             raise AttributeError("coef_: with a hidden layer scores are not linear in the features")
-        if self.classifier_.has_sparse_weights:
-            return self._sparse_coef()
-        return self._per_class(self.classifier_.arrays["output"])
-
-    def _sparse_coef(self) -> csr_matrix:
-        if self.classifier_.is_searched:
-            raise AttributeError("coef_: the labels of a tree have scores of their own only beside their nodes'")
-        level, labels = self.classifier_.trees[0].levels[0], self.classifier_.trees[0].labels
-        feature = np.repeat(level.features, np.diff(level.first_weight))
-        return csr_matrix((level.weight, (labels[level.child], feature)), (len(self.classes_), self.n_features_in_))
+        if not self.classifier_.has_sparse_weights:
+            return self._per_class(self.classifier_.arrays["output"])
+        tree = self._tree()
+        feature = np.repeat(tree.levels[0].features, np.diff(tree.levels[0].first_weight))
+        places = tree.labels[tree.levels[0].child], feature
+        return csr_matrix((tree.levels[0].weight, places), (len(self.classes_), self.n_features_in_))
 
     @property
     def intercept_(self) -> np.ndarray:
         """The biases, one for each row of `coef_`; zeros if there are none."""
         arrays = self._fitted().classifier_.arrays
         if self.classifier_.has_sparse_weights:
-            if self.classifier_.is_searched:
-                raise AttributeError("intercept_: the labels of a tree have scores of their own only beside their nodes'")
+            self._tree()
             return np.asarray(self.classifier_.scores(csr_matrix((1, self.n_features_in_), dtype=np.float32))[0])
         return self._per_class(arrays["bias"] if "bias" in arrays else np.zeros(len(arrays["output"])))
+
+    def _tree(self) -> LabelTree:
+        """The sparse weights of all labels."""
+        if self.classifier_.is_searched:
+            raise AttributeError("coef_, intercept_: the labels of a tree have scores of their own only beside their nodes'")
+        return self.classifier_.trees[0]
 
     def _per_class(self, rows: np.ndarray) -> np.ndarray:
         return rows[1:] - rows[:1] if self._has_two_classes and self._scores_are_softmax else rows

@@ -34,10 +34,10 @@ def size(objective: Objective, settings: ClassifySettings, n_labels: int, n_feat
 
 def remedy(settings: ClassifySettings, is_sparse: bool) -> str:
     """What to do where memory is short."""
-    hidden = "add --hidden 100; " if is_sparse and not settings.hidden and settings.weights == "dense" else ""
-    copies = optimizers.OPTIMIZERS[str(settings.optimizer)].copies
-    smaller = "--optimizer adagrad needs far less; " if copies > 2 else "--optimizer sgd needs half; " if copies == 2 else ""
-    return f"{hidden}{smaller if settings.weights == 'dense' else ''}or drop rare labels and features"
+    if settings.weights != "dense":
+        return "drop rare labels and features"
+    hidden = "add --hidden 100; " if is_sparse and not settings.hidden else ""
+    return f"{hidden}--optimizer sgd needs the least; or drop rare labels and features"
 
 
 def memory_plan(strategy: Classification | TreeTraining, keeps_best: bool) -> MemoryPlan:

@@ -104,20 +104,6 @@ def default_optimizer(settings: ClassifySettings, objective: Objective, weights:
     return "adagrad" if usual == "lbfgs" and weights != "dense" else usual
 
 
-def check_dual(settings: ClassifySettings, objective: Objective, weights: str) -> None:
-    """Raise `EmbedxError` for what does not go with dual coordinate descent."""
-    name, changed = f"--optimizer {DualCoordinateDescent.name}", next(iter(_not_of_dual(settings)), "")
-    for is_wrong, message in (
-        (weights == "dense", f"{name} takes --weights sparse or tree"),
-        (objective.dual_steps is None, f"{name} takes --objective ova --loss squared-hinge"),
-        (settings.sampler != EVERY_ROW, f"{name} takes --sampler {EVERY_ROW}"),
-        (settings.l2 == 0, f"{name} needs a penalty; leave --l2 out, or give one above 0"),
-        (changed, f"{option_name(changed)} has no effect with {name}; leave one of them out"),
-    ):
-        if is_wrong:
-            raise EmbedxError(message)
-
-
 def _not_of_dual(settings: ClassifySettings) -> list[str]:
     """The settings that are given and have no effect with dual coordinate descent; its biases start at zero."""
     given = [each for each in NOT_OF_DUAL if getattr(settings, each) != getattr(type(settings), each)]
@@ -138,7 +124,8 @@ def resolved(settings: ClassifySettings, objective: Objective, data: Labeled) ->
     )
     check_sampler(sampler, objective.name, objective.samplers())
     name, of_lbfgs = f"--objective {objective.name}", "--optimizer lbfgs does not apply"
-    is_step, is_lbfgs = objective.kind == "proximal", optimizer == Lbfgs.name
+    is_step, is_lbfgs, is_dual = objective.kind == "proximal", optimizer == Lbfgs.name, optimizer == DualCoordinateDescent.name
+    without_effect = next(iter(_not_of_dual(settings)), "")
     drawn = sorted(each for each in objective.samplers() if samplers.SAMPLERS[each].candidates == "drawn")
     scores_all = found_sampler.candidates == "all" and objective.negatives < data.n_labels - 1 and data.n_labels > 1
     for is_wrong, message in (
@@ -158,6 +145,12 @@ def resolved(settings: ClassifySettings, objective: Objective, data: Labeled) ->
         (settings.hidden and not data.is_sparse, "--hidden applies to sparse features; these are dense"),
         (optimizers.find(optimizer, LABELS).keeps == "stateless" and (rate or 0) * (settings.l2 or 0) >= 1,
          f"--l2 {settings.l2 or 0:g}: times --learning-rate {rate or 0:g} must be below 1"),
+        (is_dual and weights == "dense", "--optimizer dcd takes --weights sparse or tree"),
+        (is_dual and objective.dual_steps is None, "--optimizer dcd takes --objective ova --loss squared-hinge"),
+        (is_dual and sampler != EVERY_ROW, f"--optimizer dcd takes --sampler {EVERY_ROW}"),
+        (is_dual and settings.l2 == 0, "--optimizer dcd needs a penalty; leave --l2 out, or give one above 0"),
+        (is_dual and without_effect,
+         f"{option_name(without_effect)} has no effect with --optimizer dcd; leave one of them out"),
     ):  # fmt: skip
         if is_wrong:
             raise EmbedxError(message)
@@ -167,8 +160,7 @@ def resolved(settings: ClassifySettings, objective: Objective, data: Labeled) ->
         epochs=settings.epochs or defaults.epochs(len(data.labels.ids), optimizer),
         bias=settings.bias or defaults.bias(objective, kind, optimizer),
     )  # fmt: skip
-    if optimizer == DualCoordinateDescent.name:  # whose penalty `train` chooses
-        check_dual(settings, objective, weights)
+    if is_dual:  # whose penalty `train` chooses
         return settings
     return dataclasses.replace(settings, batch_size=batch or len(data), learning_rate=rate, l2=settings.l2 or 0.0)
 

@@ -118,9 +118,10 @@ def train(
         progress.note(f"{n_held_out:,} of {len(data):,} rows are held out of training, to calibrate probabilities on")
         data, held_out = _hold_out(data, n_held_out, settings.seed)
     known = known or DataSchema(data.n_features, data.n_labels, data.names, data.vocabulary)
-    maxima = start.classifier.arrays.get("maxima") if start is not None else None
-    if maxima is None and settings.scaling == "column-max":
-        maxima = column_maxima(data.features)
+    before = {} if start is None else start.classifier.arrays
+    arrays: dict[str, np.ndarray] = {name: before[name] for name in ("maxima", "label_order") if name in before}
+    if settings.scaling == "column-max" and "maxima" not in before:
+        arrays["maxima"] = column_maxima(data.features)
     labels = chosen_labels(data.labels, settings.labels)
     check_labels(data.n_labels)
     counts = np.bincount(labels.ids, minlength=data.n_labels).astype(np.int64) if start is None else start.classifier.counts
@@ -128,12 +129,9 @@ def train(
         raise EmbedxError("no row of the training data has a label")
     if validation is not None and len(known_labels(validation.labels, counts).ids) == 0:
         raise EmbedxError("--validation: no row has a label that the training data have")
-    arrays = {} if maxima is None else {"maxima": maxima}
-    features = scaled(data.features, settings.scaling, maxima)
+    features = scaled(data.features, settings.scaling, arrays.get("maxima"))
     threads = int(settings.threads or 1)
-    if objective.wants_order and start is not None:
-        arrays["label_order"] = start.classifier.arrays["label_order"]
-    elif objective.wants_order:
+    if objective.wants_order and start is None:
         progress.note(f"clustering {len(counts):,} labels by the features of their rows")
         arrays["label_order"] = clustered_order(features, labels, counts, settings.seed, threads)
     objective.prepare(counts, arrays.get("label_order"))
@@ -151,7 +149,7 @@ def train(
             sampler.restore(start.classifier.arrays)
             sampler.observe(features)
         else:
-            pairs = pairs_of(np.repeat(np.arange(len(labels)), labels.n_of_row), labels.ids, len(counts))
+            pairs = pairs_of(labels.row_of_id, labels.ids, len(counts))
             sampler.fit(features, pairs, seed=settings.seed, threads=threads, progress=progress)
         arrays |= sampler.arrays()
         facts["fit_seconds"] = round(sampler.fit_seconds, 3)

@@ -157,11 +157,7 @@ def predict(
     elif scored is None:
         best = found.top_k(data.features, top_k, progress, threads)
     else:
-        best = searched = found.searched_top_k(data.features, top_k, scored, progress, threads)
-        progress.note(
-            f"{searched.search.n_scored:,} of {found.n_labels:,} labels are scored for each row, which finds "
-            f"{100 * searched.recall:.1f} % of the best {searched.k}; probabilities are among those"
-        )
+        _, best = found.searched_top_k(data.features, top_k, scored, progress, threads)
     for ids, probabilities in best:
         for row, values in zip(ids.tolist(), probabilities.tolist(), strict=True):
             yield [(names[k], value) for k, value in zip(row, values, strict=True)]

@@ -22,6 +22,7 @@ NEWLINE, SPACE, PLUS, COMMA, MINUS, POINT, ZERO, NINE, COLON, E, SMALL_E = b"\n 
 MAX_WHOLE = np.int64(10**10)  # numbers are held there, above any id and any exponent of a float
 MAX_DIGITS = 10**17  # a value's digits beyond the 18th cannot matter, and 18 always fit into an int64
 MAX_POWER = np.int64(309)  # infinite as a float64
+INFINITE = 2.0**128 - 2.0**103  # from here on a float64 is rounded to an infinite float32
 POWERS = np.array([float(f"1e{power}") for power in range(MAX_POWER + 1)])
 
 
@@ -77,6 +78,8 @@ def decimal(data, p):  # type: ignore[no-untyped-def]
         value /= POWERS[min(-power, MAX_POWER)]
     elif digits > 0:
         value *= POWERS[min(power, MAX_POWER)]
+    if value >= INFINITE:
+        return np.float32(np.inf), p
     return np.float32(-value if negative else value), p
 
 
