@@ -374,7 +374,7 @@ def test_a_share_of_the_rows_is_held_out_for_validation():
     assert trained.classifier.facts["examples"] == 400
     assert trained.classifier.facts["temperature"] > 0
     assert {"log_likelihood", "ndcg@5"} <= trained.classifier.facts["history"][0]["validation"].keys()
-    ours, held_out = classify._split(TOPICS[0], settings)
+    ours, held_out = classify._hold_out(TOPICS[0], 100, settings.seed)
     assert (len(ours), len(held_out)) == (400, 100)
     both = sorted(map(bytes, (row.toarray() for part in (ours, held_out) for row in part.features)))
     assert both == sorted(bytes(row.toarray()) for row in TOPICS[0].features)

@@ -80,41 +80,6 @@ def test_a_line_of_several_pairs_is_the_sum_of_the_pairs_alone(objective, counts
             np.testing.assert_allclose(after, after_one, atol=1e-9)
 
 
-@EVERY
-def test_coefficients_of_several_pairs_are_the_gradient_of_their_loss(objective):
-    z, merged, _ = pairs_of(objective, seed=5)
-    state = held(objective, z, merged)
-    _, slopes, _ = answer(objective, z, *merged, state, n_classes=N)
-    for k in range(N):
-        up, down = (answer(objective, z + step * np.eye(N)[k], *merged, state, n_classes=N)[0] for step in (1e-5, -1e-5))
-        assert slopes[0, k] == pytest.approx((up - down) / 2e-5, abs=5e-8)
-
-
-@EVERY
-@pytest.mark.parametrize("n_updates", [0, 3])
-def test_compiled_equals_plain_python_for_several_pairs(objective, n_updates):
-    z, merged, _ = pairs_of(objective, seed=6)
-    state = held(objective, z, merged)
-    exact = answer(objective, z, *merged, state, n_updates, lr=0.1, n_classes=N, plain=True)
-    for dtype, tolerance in ((np.float64, 1e-9), (np.float32, 2e-4)):
-        compiled = answer(objective, z, *merged, state, n_updates, lr=0.1, n_classes=N, dtype=dtype)
-        for ours, truth in zip(compiled, exact, strict=True):
-            np.testing.assert_allclose(ours, truth, rtol=tolerance, atol=tolerance)
-
-
-@EVERY
-@pytest.mark.parametrize("n_updates", [0, 3])
-def test_what_has_no_weight_among_several_pairs_gets_no_coefficient(objective, n_updates):
-    for seed in range(4):
-        z, merged, _ = pairs_of(objective, seed)
-        state = held(objective, z, merged)
-        _, slopes, _ = answer(objective, z, *merged, state, n_updates, lr=0.1, n_classes=N, dtype=np.float32)
-        weighed = (merged.label > 0) | (merged.sample_count > 0)
-        assert not weighed.all()
-        assert not slopes[0, ~weighed].any()
-        assert slopes[0, weighed].all()
-
-
 @pytest.mark.parametrize("objective", [each for each in MERGING.values() if each.stable], ids=lambda each: each.name)
 def test_several_pairs_are_finite_at_extreme_scores(objective):
     _, merged, _ = pairs_of(objective, seed=7)

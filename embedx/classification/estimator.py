@@ -280,12 +280,9 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _labels_of(self, y: Any) -> Labels:
         """The places of the labels among `classes_`. Raises ValueError for one that is not there."""
         if self._is_multilabel:
-            y = csr_matrix(y)
             if y.shape[1] != len(self.classes_):
                 raise ValueError(f"y has {y.shape[1]} columns for {len(self.classes_)} labels")
-            y.eliminate_zeros()
-            y.sum_duplicates()
-            return Labels(y.indptr.astype(np.int64), y.indices.astype(np.int32))
+            return Labels.of_matrix(y)
         y = column_or_1d(y)
         places = np.minimum(np.searchsorted(self.classes_, y), len(self.classes_) - 1)
         if (missing := self.classes_[places] != y).any():
@@ -298,14 +295,14 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The likeliest class of each row, (n,); after an indicator matrix another such, sparse if that was."""
         is_searched = self._fitted().classifier_.is_searched
         if not self._is_multilabel:
-            best = self._found(X, 1)[0][:, 0] if is_searched else np.concatenate([*self._blocks(X, self._likeliest)])
-            return np.asarray(self.classes_[best])
-        if is_searched:
-            ids, p = self._found(X, CANDIDATES)
-            rows, columns = np.nonzero(p > 0.5)
-            marks = csr_matrix((np.ones(len(rows), dtype=np.int64), (rows, ids[rows, columns])), (len(ids), len(self.classes_)))
+            return np.asarray(self.top_k(X, 1)[0][:, 0])
+        if not is_searched and self._label_probabilities(np.zeros((1, len(self.classes_)))) is not None:
+            marks = vstack([csr_matrix(p > 0.5) for p in self._blocks(X, lambda z, _: self._label_probabilities(z))], "csr")
         else:
-            marks = vstack([csr_matrix(part) for part in self._blocks(X, self._marks)], format="csr")
+            ids, p = self._found(X, CANDIDATES if is_searched else 1)
+            rows, columns = np.nonzero(p > 0.5 if is_searched else ids >= 0)
+            marks = csr_matrix((np.ones(len(rows), dtype=bool), (rows, ids[rows, columns])), (len(ids), len(self.classes_)))
+        marks = marks.astype(np.int64)
         return marks if self._has_sparse_labels else marks.toarray()
 
     def predict_proba(self, X: Any) -> np.ndarray:
@@ -374,19 +371,6 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return z
         scores = z if self._scores_are_softmax else self.classifier_.log_probability(z, log_noise)
         return scores[:, 1] - scores[:, 0] if self._has_two_classes else scores
-
-    def _likeliest(self, z: np.ndarray, log_noise: np.ndarray) -> np.ndarray:
-        scores = self._decisions(z, log_noise)
-        return np.asarray((scores > 0).astype(np.int64) if self._has_two_classes else scores.argmax(axis=1))
-
-    def _marks(self, z: np.ndarray, log_noise: np.ndarray) -> np.ndarray:
-        """1 where a label is predicted, else 0."""
-        p = self._label_probabilities(z)
-        if p is not None:
-            return np.asarray((p > 0.5).astype(np.int64))
-        marks = np.zeros((len(z), len(self.classes_)), dtype=np.int64)
-        marks[np.arange(len(z)), self._decisions(z, log_noise).argmax(axis=1)] = 1
-        return marks
 
     @property
     def _has_two_classes(self) -> bool:

@@ -111,7 +111,10 @@ def train(
     if validation is None and settings.validation is not None:
         if weights is not None:
             raise EmbedxError("--validation: with weights, give the validation data themselves")
-        data, validation = _split(data, settings)
+        share = share_of_rows(settings.validation)
+        if share is None:
+            raise EmbedxError(f"--validation {settings.validation}: here only a share of the rows, like 0.1")
+        data, validation = _hold_out(data, max(1, round(share * len(data))), settings.seed)
     held_out = validation
     n_held_out = calibration.n_held_out(len(data), settings.calibration)
     if n_held_out and validation is None and weights is None and start is None:
@@ -215,14 +218,6 @@ def train(
     if held_out is not None and len(known_labels(held_out.labels, counts).ids):
         to_the_end(lambda: classifier.calibrate(held_out, settings.threads))
     return TrainedClassifier(classifier, outcome, optimizer_state)
-
-
-def _split(data: Labeled, settings: ClassifySettings) -> tuple[Labeled, Labeled]:
-    """Training and validation rows, chosen at random by the share that the setting names."""
-    share = share_of_rows(settings.validation or "")
-    if share is None:
-        raise EmbedxError(f"--validation {settings.validation}: here only a share of the rows, like 0.1")
-    return _hold_out(data, max(1, round(share * len(data))), settings.seed)
 
 
 def _hold_out(data: Labeled, n: int, seed: int) -> tuple[Labeled, Labeled]:

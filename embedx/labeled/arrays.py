@@ -80,9 +80,7 @@ def labels_in(name: str, array: Any) -> tuple[Labels, int]:
     """Labels, and how many there are, of integers (n_rows,) or of a sparse indicator matrix (n_rows, n_labels)."""
     if issparse(array) and array.dtype.kind in "biuf":
         check_finite(name, array.data)
-        array.sum_duplicates()
-        array.eliminate_zeros()
-        return Labels(array.indptr.astype(np.int64), array.indices.astype(np.int32)), int(array.shape[1])
+        return Labels.of_matrix(array), int(array.shape[1])
     if array.ndim != 1 or array.dtype.kind not in "iu":
         raise EmbedxError(
             f"{name}: {array.ndim} dimensions of {array.dtype}; labels are integers (ROWS,), "

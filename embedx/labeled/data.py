@@ -57,6 +57,14 @@ class Labels:
         return cls(np.arange(len(ids) + 1, dtype=np.int64), np.asarray(ids, dtype=np.int32))
 
     @classmethod
+    def of_matrix(cls, matrix: Any) -> "Labels":
+        """Those that an indicator matrix (n_rows, n_labels) marks by numbers other than 0."""
+        matrix = csr_matrix(matrix, copy=True)
+        matrix.sum_duplicates()
+        matrix.eliminate_zeros()
+        return cls(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32))
+
+    @classmethod
     def of_rows(cls, rows: Sequence[Sequence[int]]) -> "Labels":
         """From one list of ids for each row."""
         return cls(offsets_of([len(row) for row in rows]), np.array([label for row in rows for label in row], dtype=np.int32))

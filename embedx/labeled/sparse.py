@@ -4,6 +4,7 @@ A compiled kernel reads hundreds of megabytes a second. Where it finds what is n
 """
 
 import re
+from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -137,6 +138,20 @@ def whole_numbers(data, spans, highest, numbers):  # type: ignore[no-untyped-def
     return len(spans)
 
 
+class Ranges(NamedTuple):
+    """The ids that may occur."""
+
+    lowest: int  # feature
+    highest: int
+    highest_label: int
+
+    def where(self, what: str) -> str:
+        """Where they come from, and what to do."""
+        if self.highest < MAX_IDS - 1:
+            return f", the {what} of the header; correct one of them"
+        return ", as in the training data; renumber one of them" if self.lowest else "; renumber them"
+
+
 def read_xc(lines: Lines, by_name: bool) -> TextRows:
     """The rows under a header; `EmbedxError` when they are not what it says."""
     header = HEADER.fullmatch(lines.first_line)
@@ -145,14 +160,12 @@ def read_xc(lines: Lines, by_name: bool) -> TextRows:
     line = lines.head[: len(lines.head) - len(lines.head.lstrip())].count(b"\n") + 1
     if max(n_features, n_labels) > MAX_IDS:
         raise lines.error(line, f"more than {MAX_IDS} features or labels; correct the header, ROWS FEATURES LABELS")
-    reader = _Reader(lines, 0, n_features - 1, n_labels - 1, by_name)
-    for number, chunk in enumerate(lines):
-        reader.add(chunk, 0 if number else line)
-    n_found = sum(map(len, reader.feature_counts))
-    n_blank = max(min(n_rows - n_found, lines.n_empty_at_end), 0)  # an empty line is a row if the header counts it
-    if not n_rows or n_found + n_blank != n_rows:
+    rows = _read(lines, Ranges(0, n_features - 1, n_labels - 1), by_name, line, n_rows)
+    n_found = rows.features.shape[0]
+    if not n_rows or n_found != n_rows:
         raise lines.error(line, f"the header says {n_rows} rows, but there are {n_found}; copy the file again or correct it")
-    return reader.rows(n_blank, n_features)._replace(n_labels=n_labels)
+    rows.features.resize(n_rows, n_features)
+    return rows._replace(n_labels=n_labels)
 
 
 def read_libsvm(lines: Lines, first_feature: int | None, by_name: bool) -> TextRows:
@@ -160,10 +173,7 @@ def read_libsvm(lines: Lines, first_feature: int | None, by_name: bool) -> TextR
 
     If that is not given, it is 0 if feature 0 occurs, and 1 otherwise.
     """
-    reader = _Reader(lines, first_feature or 0, MAX_IDS - 1, MAX_IDS - 1, by_name)
-    for chunk in lines:
-        reader.add(chunk, 0)
-    rows = reader.rows(0, None)
+    rows = _read(lines, Ranges(first_feature or 0, MAX_IDS - 1, MAX_IDS - 1), by_name, 0, 0)
     columns = rows.features.indices
     if first_feature is None:
         first_feature = int(len(columns) > 0 and columns.min() > 0)
@@ -173,78 +183,60 @@ def read_libsvm(lines: Lines, first_feature: int | None, by_name: bool) -> TextR
     return rows._replace(first_feature=first_feature)
 
 
-class _Reader:
-    """Collects the rows of one file."""
+def _read(lines: Lines, ranges: Ranges, by_name: bool, n_skipped: int, n_rows: int) -> TextRows:
+    """The rows after the lines that are skipped; an empty line at the end is a row as long as there are not n_rows."""
+    names = Numbering(lines.budget) if by_name else None
+    parts = []
+    for chunk in lines:
+        parts.append(_parsed(lines, chunk, ranges, names, n_skipped))
+        n_skipped = 0
+    columns, values, n_features, labels, n_labels = (np.concatenate(part) for part in zip(*parts, strict=True))
+    n_blank = max(min(n_rows - len(n_features), lines.n_empty_at_end), 0)
+    lines.budget.take(16 * n_blank)
+    offsets, label_offsets = (offsets_of(np.pad(sizes, (0, n_blank))) for sizes in (n_features, n_labels))
+    features = csr_matrix((values, columns, offsets), (len(offsets) - 1, int(columns.max(initial=-1)) + 1))
+    return TextRows(features, Labels(label_offsets, labels), list(names or ()))
 
-    def __init__(self, lines: Lines, lowest: int, highest: int, highest_label: int, by_name: bool) -> None:
-        self.lines = lines
-        self.lowest, self.highest = lowest, highest  # ids of features
-        self.highest_label = highest_label
-        self.names = Numbering(lines.budget) if by_name else None
-        self.columns: list[np.ndarray] = []
-        self.values: list[np.ndarray] = []
-        self.feature_counts: list[np.ndarray] = []  # of each row
-        self.labels: list[np.ndarray] = []
-        self.label_counts: list[np.ndarray] = []
 
-    def add(self, chunk: bytes, n_skipped: int) -> None:
-        """Read the chunk without its first lines."""
-        data = np.frombuffer(chunk, np.uint8)
-        p = 0
-        for _ in range(n_skipped):
-            p = chunk.index(b"\n", p) + 1
-        line = self.lines.line + n_skipped
-        n_rows, n = chunk.count(b"\n", p), chunk.count(b":", p)
-        feature_ends, label_ends = np.empty(n_rows, np.int64), np.empty(n_rows, np.int64)
-        columns, values = np.empty(n, np.int32), np.empty(n, np.float32)
-        spans = np.empty((n_rows + chunk.count(b",", p), 2), np.int64)
-        self.lines.budget.take(16 * n_rows + 8 * n + 4 * len(spans))
-        stop, row, n, n_labels = parse(data, p, self.lowest, self.highest, columns, values, feature_ends, spans, label_ends)
-        if stop < len(data):
-            raise self.lines.error(line + row, self._feature_fault(chunk[stop : stop + 200].split(None, 1)[0]))
-        spans = spans[:n_labels]
-        if self.names is not None:
-            ids = np.array([self.names[chunk[a:b]] for a, b in spans.tolist()], np.int32)
-        else:
-            ids = np.empty(len(spans), np.int32)
-            bad = whole_numbers(data, spans, self.highest_label, ids)
-            if bad < len(spans):
-                label = chunk[slice(*spans[bad])].decode("utf-8", "replace")
-                line += int(np.searchsorted(label_ends, bad, side="right"))
-                raise self.lines.error(
-                    line, f'label "{label}" is not a whole number from 0 to {self.highest_label}{self._source("labels")}'
-                )
-        self.labels.append(ids)
-        self.feature_counts.append(np.diff(feature_ends, prepend=0))
-        self.label_counts.append(np.diff(label_ends, prepend=0))
-        self.columns.append(columns[:n])
-        self.values.append(values[:n])
+def _parsed(lines: Lines, chunk: bytes, ranges: Ranges, names: Numbering | None, n_skipped: int) -> tuple[np.ndarray, ...]:
+    """Columns, values, features of each row, labels, and labels of each row, of the chunk without its first lines."""
+    data = np.frombuffer(chunk, np.uint8)
+    p = 0
+    for _ in range(n_skipped):
+        p = chunk.index(b"\n", p) + 1
+    line = lines.line + n_skipped
+    n_rows, n = chunk.count(b"\n", p), chunk.count(b":", p)
+    feature_ends, label_ends = np.empty(n_rows, np.int64), np.empty(n_rows, np.int64)
+    columns, values = np.empty(n, np.int32), np.empty(n, np.float32)
+    spans = np.empty((n_rows + chunk.count(b",", p), 2), np.int64)
+    lines.budget.take(16 * n_rows + 8 * n + 4 * len(spans))
+    stop, row, n, n_labels = parse(data, p, ranges.lowest, ranges.highest, columns, values, feature_ends, spans, label_ends)
+    if stop < len(data):
+        raise lines.error(line + row, _feature_fault(chunk[stop : stop + 200].split(None, 1)[0], ranges))
+    spans = spans[:n_labels]
+    if names is not None:
+        ids = np.array([names[chunk[a:b]] for a, b in spans.tolist()], np.int32)
+    else:
+        ids = np.empty(len(spans), np.int32)
+        bad = whole_numbers(data, spans, ranges.highest_label, ids)
+        if bad < len(spans):
+            label = chunk[slice(*spans[bad])].decode("utf-8", "replace")
+            raise lines.error(
+                line + int(np.searchsorted(label_ends, bad, side="right")),
+                f'label "{label}" is not a whole number from 0 to {ranges.highest_label}{ranges.where("labels")}',
+            )
+    return columns[:n], values[:n], np.diff(feature_ends, prepend=0), ids, np.diff(label_ends, prepend=0)
 
-    def rows(self, n_blank: int, n_features: int | None) -> TextRows:
-        """All that was read, with blank rows at the end."""
-        self.lines.budget.take(16 * n_blank)
-        blank = np.zeros(n_blank, np.int64)
-        columns = np.concatenate(self.columns)
-        offsets = offsets_of(np.concatenate([*self.feature_counts, blank]))
-        shape = len(offsets) - 1, int(columns.max(initial=-1)) + 1 if n_features is None else n_features
-        labels = Labels(offsets_of(np.concatenate([*self.label_counts, blank])), np.concatenate(self.labels))
-        return TextRows(csr_matrix((np.concatenate(self.values), columns, offsets), shape), labels, list(self.names or ()))
 
-    def _feature_fault(self, start: bytes) -> str:
-        word = start.decode("utf-8", "replace")
-        found = FEATURE_ID.match(word)
-        if found and not self.lowest <= int(found[1]) <= self.highest:
-            return f"feature id {found[1]} is not from {self.lowest} to {self.highest}{self._source('features')}"
-        return (
-            f'feature "{word[:40]}" is not ID:VALUE with a value that is a finite float32, as 17:0.5 is; '
-            "a line is LABEL,LABEL,... and then features, separated by blanks"
-        )
-
-    def _source(self, what: str) -> str:
-        """Where the range of ids comes from, and what to do."""
-        if self.highest < MAX_IDS - 1:
-            return f", the {what} of the header; correct one of them"
-        return ", as in the training data; renumber one of them" if self.lowest else "; renumber them"
+def _feature_fault(start: bytes, ranges: Ranges) -> str:
+    word = start.decode("utf-8", "replace")
+    found = FEATURE_ID.match(word)
+    if found and not ranges.lowest <= int(found[1]) <= ranges.highest:
+        return f"feature id {found[1]} is not from {ranges.lowest} to {ranges.highest}{ranges.where('features')}"
+    return (
+        f'feature "{word[:40]}" is not ID:VALUE with a value that is a finite float32, as 17:0.5 is; '
+        "a line is LABEL,LABEL,... and then features, separated by blanks"
+    )
 
 
 def check_libsvm(lines: Lines) -> None:

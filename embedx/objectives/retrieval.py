@@ -28,10 +28,7 @@ class SearchSettings(Settings, fine=True):
     loss: str = param("margin", "loss among the rows that the search finds", choices=("margin", "softmax"), fine=False)
     smoothing: float = param(1.0, "smoothing parameter mu of the loss `margin`", above=0.0)
     scored_fraction: float = param(
-        0.01,
-        "fraction of all rows that is scored in each block for each example; at least 100 rows",
-        above=0.0,
-        at_most=1.0,
+        0.01, "fraction of all rows that is scored in each block for each example; at least 100 rows", above=0.0, at_most=1.0
     )
     clusters: int | None = param(None, "clusters of the index; by default the square root of the number of rows", at_least=1)
     candidate_fraction: float = param(
@@ -44,10 +41,7 @@ class SearchSettings(Settings, fine=True):
         0.0, "leave out rows whose score in a block is no larger than this in absolute value", at_least=0.0
     )
     min_coefficient: float = param(
-        1e-3,
-        "leave out rows whose coefficient is no larger than this in absolute value",
-        above=0.0,
-        at_most=1.0,
+        1e-3, "leave out rows whose coefficient is no larger than this in absolute value", above=0.0, at_most=1.0
     )
     negatives: int = param(100, "number of negatives drawn for each positive", at_least=1, fine=False)
     warm_up: float = param(

@@ -175,12 +175,7 @@ def lagrange_weights() -> np.ndarray:
 
 
 def optimal_law(
-    z: np.ndarray,
-    label: np.ndarray,
-    x: np.ndarray,
-    weight: np.ndarray,
-    slope: Function,
-    slope_cdf: Function,
+    z: np.ndarray, label: np.ndarray, x: np.ndarray, weight: np.ndarray, slope: Function, slope_cdf: Function
 ) -> tuple[np.ndarray, np.ndarray]:
     """Location and scale of the law of t, each (n,), of the tightest bound for examples that meet all rows.
 
