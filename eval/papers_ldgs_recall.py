@@ -17,7 +17,7 @@ from eval.under_test import (
     SearchSpec,
     aligned_zeros,
     build_index,
-    find_candidates_batch,
+    find_rows,
     new_batch,
     new_query_workspace,
     usable_cores,
@@ -66,9 +66,7 @@ def by_index(table: np.ndarray, queries: np.ndarray) -> Propose:
         index = build_index(padded, n_rows, dim, search, np.random.default_rng(0), usable_cores())
         h = np.ascontiguousarray(queries, dtype=np.float32)
         rows, n_found = np.zeros((len(h), n_rows), dtype=np.int32), np.zeros(len(h), dtype=np.int64)
-        no_positives, offsets = np.zeros(0, dtype=np.int32), np.zeros(len(h) + 1, dtype=np.int64)
-        workspace = new_query_workspace(n_rows, search)
-        find_candidates_batch(index, search, h, 0, len(h), no_positives, offsets, rows, n_found, workspace)
+        find_rows(index, search, h, 0, len(h), rows, n_found, new_query_workspace(n_rows, search))
         return [rows[i, :n] for i, n in enumerate(n_found)]
 
     return propose

@@ -57,7 +57,8 @@ _NAMES = {
     "embedx.kernels.simd": "aligned_zeros",
     "embedx.search.spec": "SearchSpec",
     "embedx.search.index": "build_index",
-    "embedx.search.query": "find_candidates_batch new_query_workspace",
+    "embedx.search.query": "new_query_workspace",
+    "embedx.engine.collapsed": "find_rows",
 }
 _HOME = {name: (module, "") for name, module in _MODULES.items()} | {
     name: (module, name) for module, names in _NAMES.items() for name in names.split()

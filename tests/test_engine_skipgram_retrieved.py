@@ -179,4 +179,4 @@ def test_an_index_is_brought_up_to_date_in_turn():
 def copy_of(index, row):
     """The columns of block 0 that the index has of a row."""
     slot = index.slot[0, row]
-    return index.panels[slot // 16 * index.panel_stride :][: index.edges[1], slot % 16]
+    return index.panels[0, slot // 16, : index.edges[1], slot % 16]
