@@ -12,7 +12,7 @@ from embedx.settings import TextSettings
 from embedx.text import wikipedia
 from embedx.text.cache import encode
 from embedx.text.sources import resolve
-from embedx.text.wikipedia import paragraphs, plain_text
+from embedx.text.wikipedia import DumpError, paragraphs, plain_text
 
 PAGES = """<?xml version="1.0"?>
 <mediawiki xmlns="http://www.mediawiki.org/xml/export-0.10/" version="0.10">
@@ -69,6 +69,8 @@ def test_a_dump_that_ends_too_early_is_an_error_unless_the_recipe_says_so(tmp_pa
     ):
         encode(resolve([str(path)]), TextSettings(), cache_dir=tmp_path / "cache")
     assert b"".join(paragraphs([start.encode()], cut_off=True)).decode() == "A tree is a plant.\nÉlan & vigour.\n"
+    with pytest.raises(DumpError, match="not a whole Wikipedia dump \\(mismatched tag"):
+        list(paragraphs([start.encode(), b"</page>" * 9, PAGES.encode()], cut_off=True))
 
 
 @pytest.mark.parametrize(

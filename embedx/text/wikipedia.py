@@ -198,11 +198,14 @@ def _events(blocks: Iterable[bytes], cut_off: bool) -> Iterator[Any]:
             parser.feed(block)
             yield from parser.read_events()
             yield "block", len(block)
-        parser.close()
+        try:
+            parser.close()
+        except ElementTree.ParseError:
+            if not cut_off:
+                raise
+        yield from parser.read_events()
     except ElementTree.ParseError as error:
-        if not cut_off:
-            raise DumpError(f"not a whole Wikipedia dump ({error}); fetch or copy it again") from error
-    yield from parser.read_events()
+        raise DumpError(f"not a whole Wikipedia dump ({error}); fetch or copy it again") from error
 
 
 def _is_article(page: dict[str, str], namespaces: dict[str, str]) -> bool:

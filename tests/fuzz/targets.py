@@ -199,7 +199,6 @@ files = ["a.txt", "given*", "{n}.zip"]
 members = "*.txt"
 urls = ["http://x/a.txt"]
 sha256 = ""
-size = 3
 [parts.rest]
 files = ["given*"]
 [values]
