@@ -151,18 +151,12 @@ def test_a_word_without_end_is_left_out_in_memory_of_its_own(tmp_path):
     for block_bytes in (1 << 16, 3 << 20):
         scanner = Tokenizer(TextSettings())
         text = b"a " + longest + b" " + longest + b"y b\n" + longest * 5 + b" a"
-        tokens = [
-            token
-            for start in range(0, len(text), block_bytes)
-            for array in scanner.feed(text[start : start + block_bytes])
-            for token in array.tolist()
-        ]
-        tokens += [token for array in scanner.finish_source() for token in array.tolist()]
-        assert tokens == [0, 1, 2, -1, 0]
-        assert scanner.state[TOO_LONG] == 2
+        tokens, too_long = [], 0
+        for start in range(0, len(text), block_bytes):
+            tokens += scanner.tokenize(text[start : start + block_bytes], start, start + block_bytes >= len(text)).tolist()
+            too_long += scanner.state[TOO_LONG]
+        assert (tokens, too_long) == ([0, 1, 2, -1, 0, -1], 2)
         assert len(scanner.letters) < 4 * MAX_WORD_BYTES
-    scanner.start_chunk()
-    assert scanner.state[TOO_LONG] == 0
 
 
 def test_words_left_out_are_counted_even_from_the_cache(tmp_path):
@@ -177,7 +171,7 @@ def test_words_that_do_not_fit_into_memory_are_an_error(monkeypatch):
     monkeypatch.setattr("embedx.text.tokenizer.available_memory", lambda: 100_000)
     text = b" ".join(b"%d" % n for n in range(100_000))
     with pytest.raises(EmbedxError, match="the different words do not fit into memory"):
-        list(Tokenizer(TextSettings()).feed(text))
+        Tokenizer(TextSettings()).tokenize(text, 0, is_last=True)
 
 
 @pytest.mark.parametrize(

@@ -30,8 +30,8 @@ def findings(*texts, size=7):
 def found_in(inspector, texts, size):
     for number, text in enumerate(texts):
         for first in range(0, len(text), size):
-            inspector.feed(f"text {number}", text[first : first + size])
-        inspector.feed(f"text {number}", b"")
+            inspector.feed(f"text {number}", text[first : first + size], is_last=False)
+        inspector.feed(f"text {number}", b"", is_last=True)
     return inspector.findings()
 
 

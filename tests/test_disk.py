@@ -4,12 +4,9 @@ import pytest
 
 from embedx import objectives
 from embedx.errors import EmbedxError
-from embedx.settings import TextSettings
 from embedx.skipgram import settings as streaming
 from embedx.skipgram import task as skipgram
 from embedx.storage import disk, locks
-from embedx.text import cache, corpus_writer
-from embedx.text.sources import resolve
 from embedx.training import checkpoint
 from embedx.training.checkpoint import Checkpoints, Request
 from embedx.training.progress import Silent
@@ -74,18 +71,6 @@ def test_what_is_told_of_the_disk_is_what_is_written(two_topics, tmp_path, monke
         pytest.approx(state.stat().st_size, rel=0.05),
     ]
     locks.unlock(checkpoints.lock)
-
-
-def test_a_text_whose_tokens_have_no_room_is_refused_when_a_little_of_it_is_read(tmp_path, monkeypatch):
-    corpus, home = tmp_path / "corpus.txt", tmp_path / "cache"
-    corpus.write_text("some words of a text\n" * 100_000)
-    monkeypatch.setattr(corpus_writer, "SAMPLED_BYTES", 1 << 16)
-    monkeypatch.setattr(corpus_writer, "free_disk", lambda folder: 500_000)
-    with pytest.raises(EmbedxError, match=r"the disk has 0\.5 MB free, and .* will take 2\.\d MB; make room there or choose"):
-        cache.encode(resolve([str(corpus)]), TextSettings(), cache_dir=home)
-    assert list(home.iterdir()) == []
-    monkeypatch.setattr(corpus_writer, "free_disk", lambda folder: 3_000_000)
-    assert cache.encode(resolve([str(corpus)]), TextSettings(), cache_dir=home).n_tokens == 500_000
 
 
 def test_free_room_is_that_of_the_folder_above_what_is_not_there_yet(tmp_path):

@@ -10,8 +10,7 @@ from embedx.text.counting import Counter
 from embedx.training.progress import Silent
 
 
-@pytest.mark.parametrize("memory", [8, 800, 80_000, 8_000_000])
-@pytest.mark.parametrize("distinct", [1, 50, 20_000])
+@pytest.mark.parametrize(("memory", "distinct"), [(8, 50), (800, 1), (800, 20_000), (80_000, 50), (8_000_000, 20_000)])
 def test_counts_are_those_of_a_dictionary(tmp_path, monkeypatch, memory, distinct):
     monkeypatch.setattr(counting, "MIN_ENTRIES", 5)
     monkeypatch.setattr(counting, "SORTED_AT_ONCE", 70)

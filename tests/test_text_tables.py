@@ -192,7 +192,7 @@ def test_bad_records_are_an_error_or_skipped_and_counted(sentences, tmp_path, na
         with cache.encode(resolve([str(tmp_path / name)]), text, progress, tmp_path / "cache", threads=2) as corpus:
             assert corpus.report["sources"][0]["bad_records"] == n_bad
         (said,) = [note for note in progress.notes if "skipped" in note]
-        assert said.startswith(f"{tmp_path / name}: {n_bad} records are skipped; the first: {tmp_path / name}:{line}: {why}")
+        assert said.startswith(f"{tmp_path / name}: {n_bad} records skipped; the first: {tmp_path / name}:{line}: {why}")
 
 
 def test_bad_records_are_counted_for_each_file_and_within_archives(tmp_path):

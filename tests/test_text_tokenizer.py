@@ -1,6 +1,5 @@
 """The compiled tokeniser says the same as the naive one, wherever the text is cut."""
 
-import itertools
 import random
 import unicodedata
 
@@ -32,20 +31,16 @@ ALL_SETTINGS = [
 
 
 def tokenized(sources, settings, block_bytes=1 << 18):
-    """Tokens and words of some sources, fed in blocks of that many bytes."""
+    """Tokens and words of some sources, given in blocks of that many bytes."""
     scanner = Tokenizer(settings)
     tokens = []
     for data in sources:
-        scanner.start_chunk(continues=True)
-        for start in range(0, len(data), block_bytes):
-            for array in scanner.feed(data[start : start + block_bytes]):
-                tokens += array.tolist()
-        for array in scanner.finish_source():
-            tokens += array.tolist()
-    letters = scanner.word_letters.tobytes()
-    starts = scanner.word_starts.tolist()
-    words = [letters[a:b].decode() for a, b in itertools.pairwise(starts)]
-    return tokens[tokens[:1] == [-1] :], words
+        for start in range(0, max(len(data), 1), block_bytes):
+            found = scanner.tokenize(data[start : start + block_bytes], start, start + block_bytes >= len(data)).tolist()
+            tokens += found[found[:1] == tokens[-1:] == [-1] :]
+    while tokens[-1:] == [-1]:
+        tokens.pop()
+    return tokens[tokens[:1] == [-1] :], scanner.words
 
 
 def expected(sources, settings):
@@ -105,12 +100,9 @@ def test_bad_utf8_that_is_an_error_tells_its_offset_in_the_source(block_bytes):
 
 def test_bad_utf8_is_counted_per_source():
     scanner = Tokenizer(TextSettings())
-    list(scanner.feed(b"a\xffb \xe2\x82 c\xf0"))
-    list(scanner.finish_source())
+    scanner.tokenize(b"a\xffb \xe2\x82 c\xf0", 0, is_last=True)
     assert scanner.state[[tokenizer.BAD, tokenizer.FIRST_BAD]].tolist() == [3, 1]
-    scanner.start_chunk(continues=True)
-    list(scanner.feed(b"fine"))
-    list(scanner.finish_source())
+    scanner.tokenize(b"fine", 0, is_last=True)
     assert scanner.state[tokenizer.BAD] == 0
 
 

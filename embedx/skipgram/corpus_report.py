@@ -112,9 +112,9 @@ def check(
     with workspace(home) as folder:
         inspector = Inspector(folder)
 
-        def watch(source: Source, block: bytes) -> None:
+        def watch(source: Source, block: bytes, is_last: bool) -> None:
             with explained(home):
-                inspector.feed(source.name, block)
+                inspector.feed(source.name, block, is_last)
 
         with cache.encode(resolve(corpora), text, progress, cache_dir, watch=watch) as corpus:
             own = coverage(corpus.counts, sorted({*MIN_COUNTS, vocabulary.min_count}), vocabulary)

@@ -24,7 +24,7 @@ from embedx.text.encoded_corpus import EncodedCorpus
 from embedx.text.heldout import HeldOut, n_pieces
 from embedx.text.phrases import phrases_of
 from embedx.text.subsampling import TokenStream, has_pairs
-from embedx.text.vocabulary import Vocabulary, kept_counts
+from embedx.text.vocabulary import Vocabulary, keep_probability, kept_counts
 from embedx.training import trainer
 from embedx.training.checkpoint import Checkpoints, checksum
 from embedx.training.guard import Guard
@@ -65,7 +65,7 @@ class Task:
     def stream(self) -> TokenStream:
         """The corpus as training sees it."""
         keep = np.zeros(len(self.remap), dtype=np.uint32)
-        chance = self.words.keep_probability(self.vocabulary.sample).astype(np.float64)
+        chance = keep_probability(self.words.trained_counts, self.vocabulary.sample).astype(np.float64)
         keep[self.remap >= 0] = np.minimum(chance * 2**32, 2**32 - 1)[self.remap[self.remap >= 0]]
         held_out = self.heldout.pieces if self.heldout else np.zeros(n_pieces(self.corpus.tokens), dtype=np.uint8)
         return TokenStream(self.corpus.tokens, self.remap, keep, held_out)

@@ -26,8 +26,9 @@ from embedx.errors import EmbedxError
 from embedx.objectives.contract import Objective
 from embedx.optimizers.contract import PER_COORDINATE, PER_ROW, WORDS, Table
 from embedx.settings import MOST_PASSES, PhraseSettings, StartSettings, VocabularySettings, check_used, option_name, settings_of
+from embedx.text.encoded_corpus import EncodedCorpus
 from embedx.text.phrase_list import Phrases
-from embedx.text.vocabulary import TokenCounts, Vocabulary, listed
+from embedx.text.vocabulary import Vocabulary, listed
 from embedx.training.checkpoint import checksum
 from embedx.vectors.model import WordVectors, load_folder
 
@@ -81,7 +82,7 @@ class Start:
         options = {**self.model.settings, "phrases": min(len(found.passes), MOST_PASSES) if found else 0}
         return PhraseSettings.from_options(options), found
 
-    def vocabulary(self, corpus: TokenCounts, settings: VocabularySettings) -> tuple[Vocabulary, np.ndarray]:
+    def vocabulary(self, corpus: EncodedCorpus, settings: VocabularySettings) -> tuple[Vocabulary, np.ndarray]:
         """The words of the model and those that the settings add, by decreasing count in both texts, and the remap int32
         (n_types,) from provisional ids, -1 if left out.
         """
@@ -108,7 +109,7 @@ class Start:
             held_out = np.concatenate([model.arrays["heldout_counts"], np.zeros(len(new), np.int64)])[order]
         return Vocabulary([words[k] for k in order.tolist()], counts[order], held_out), place[row]
 
-    def summary(self, corpus: TokenCounts, words: Vocabulary, objective: Objective, has_bias: bool) -> str:
+    def summary(self, corpus: EncodedCorpus, words: Vocabulary, objective: Objective, has_bias: bool) -> str:
         """What changes, in a line."""
         seen = sum(word in self.index for word in corpus.words)
         keeps_rows, keeps_bias = self.keeps_outputs(objective), has_bias and self.keeps_bias(objective)

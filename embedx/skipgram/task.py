@@ -151,7 +151,7 @@ def prepared(
     settings = by_size(settings, objective, n_tokens, progress)
     warn_of_rate(settings, objective, progress)
     if vocabulary.vocab is not None:
-        missing = set(listed(vocabulary.vocab)) - words.index.keys()
+        missing = set(listed(vocabulary.vocab)) - set(words.words)
         progress.note(f"--vocab {vocabulary.vocab}: {len(missing):,} of its words are not in the text")
     if start is not None:
         progress.note(start.summary(corpus, words, objective, settings.bias != "none"))

@@ -66,17 +66,15 @@ def encode(
     key = cache_key(sources, settings)
     corpus = load(home / key, progress) if key and watch is None else None
     if corpus:
-        progress.note(f"{_size(corpus)} from the token cache {corpus.folder}; nothing is read")
+        progress.note(f"{_size(corpus)} from {corpus.place}; nothing is read")
     else:
         with CorpusWriter(home) as writer:
             report = read(sources, settings, progress, writer, threads or usable_cores(), watch)
             check_found(report, sources, settings)
-            if key and all(source.fingerprint == current_fingerprint(source) for source in sources):
-                corpus = writer.publish(key, report, settings.record(), progress)
-            else:
-                corpus = writer.keep_until_closed(report, settings.record())
-        where = f"the token cache {corpus.folder}" if corpus.key else f"{corpus.folder} for this run only"
-        progress.note(f"{_size(corpus)} written to {where}")
+            if any(source.fingerprint != current_fingerprint(source) for source in sources):
+                key = ""
+            corpus = writer.finish(report, settings.record(), key, progress)
+        progress.note(f"{_size(corpus)} written to {corpus.place}")
     _note_folders(corpus.report, sources, progress)
     _note_bad(corpus.report, settings, progress)
     return corpus
@@ -95,9 +93,7 @@ def encode_sentences(
             if isinstance(sentence, str):
                 raise EmbedxError(f"a sentence is a list of words, not a string; split {sentence[:40]!r} first")
             if found := [numbers.setdefault(word, len(numbers)) for word in sentence]:
-                if n_tokens:
-                    pending.append(END_OF_SENTENCE)
-                pending.extend(found)
+                pending.extend([*found, END_OF_SENTENCE])
                 n_tokens += len(found)
             if len(pending) >= FLUSH_TOKENS:
                 writer.write_tokens(np.array(pending))
@@ -110,7 +106,7 @@ def encode_sentences(
         if wrong := [word for word in numbers if not isinstance(word, str)]:
             raise EmbedxError(f"a word is a string, not {type(wrong[0]).__name__}: {wrong[0]!r}")
         writer.write_words(WordList.of(numbers))
-        return writer.keep_until_closed({"n_tokens": n_tokens, "sources": [], "bytes_read": 0, "bad_utf8": 0}, {})
+        return writer.finish({}, {})
 
 
 @dataclass(frozen=True)
@@ -129,20 +125,18 @@ class CachedCorpus:
 def list_caches(cache_dir: Path | None = None) -> list[CachedCorpus]:
     """The corpora kept in the cache, the newest first, damaged ones last. Damage within the tokens shows when they are used."""
     home = cache_dir or default_folder()
+    found = []
     with explained(home, "read"):
-        found = [described for folder in _kept_in(home) if (described := _described(folder))]
+        for folder in _kept_in(home):
+            size = bytes_in(folder)
+            try:
+                about = read_about(folder)
+                names = [source["name"] for source in about["report"]["sources"]]
+                found.append(CachedCorpus(folder.name, names, about["settings"], about["n_tokens"], size, about["created"]))
+            except Exception as error:  # numpy and JSON raise what they like, given the bytes
+                if folder.exists():  # else it was cleared meanwhile
+                    found.append(CachedCorpus(folder.name, [], {}, 0, size, "", str(error)))
     return sorted(found, key=lambda corpus: corpus.created, reverse=True)
-
-
-def _described(folder: Path) -> CachedCorpus | None:
-    """The report of a kept corpus; None if it was cleared meanwhile."""
-    size = bytes_in(folder)
-    try:
-        about = read_about(folder)
-    except Exception as error:  # numpy and JSON raise what they like, given the bytes
-        return CachedCorpus(folder.name, [], {}, 0, size, "", str(error)) if folder.exists() else None
-    names = [source["name"] for source in about["report"]["sources"]]
-    return CachedCorpus(folder.name, names, about["settings"], about["n_tokens"], size, about["created"])
 
 
 def clear_caches(cache_dir: Path | None = None) -> int:
@@ -185,8 +179,7 @@ def _note_folders(report: dict[str, Any], sources: Sequence[Source], progress: P
     """Say of each folder how many files were read, and what was not."""
     for folder in dict.fromkeys(source.folder for source in sources if source.folder):
         found = [each for each, source in zip(report["sources"], sources, strict=True) if source.folder == folder]
-        n = sum(not each["skipped"] for each in found)
-        files = "1 file" if n == 1 else f"{n:,} files"
+        files = _number(sum(not each["skipped"] for each in found), "file")
         progress.note(f"{folder}: {files} read; skipped: {skipped_kinds(found) or 'none'}")
 
 
@@ -194,18 +187,19 @@ def _note_bad(report: dict[str, Any], settings: TextSettings, progress: Progress
     """Say what was left out of the sources, and how many damaged places they have."""
     done = {"replace": "replaced by U+FFFD", "skip": "skipped"}
     for source in report["sources"]:
-        if source["bad_utf8"]:
-            places = "1 place is" if source["bad_utf8"] == 1 else f"{source['bad_utf8']:,} places are"
-            progress.note(
-                f"{source['name']}: {places} not UTF-8 and {done[settings.on_bad_utf8]}; "
-                f"the first is at byte {source['first_bad_byte']} of the (unpacked) text"
-            )
+        name = source["name"]
+        if n := source["bad_utf8"]:
+            first = f"the first is at byte {source['first_bad_byte']} of the (unpacked) text"
+            progress.note(f"{name}: {_number(n, 'place')} not UTF-8, {done[settings.on_bad_utf8]}; {first}")
         if n := source["bad_records"]:
-            records = "1 record is" if n == 1 else f"{n:,} records are"
-            progress.note(f"{source['name']}: {records} skipped; the first: {source['first_bad_record']}")
+            progress.note(f"{name}: {_number(n, 'record')} skipped; the first: {source['first_bad_record']}")
         if n := source["too_long"]:
-            words = "1 word" if n == 1 else f"{n:,} words"
-            progress.note(f"{source['name']}: {words} of more than {MAX_WORD_BYTES:,} bytes left out; is all of it text?")
+            words = _number(n, "word")
+            progress.note(f"{name}: {words} of more than {MAX_WORD_BYTES:,} bytes left out; is all of it text?")
+
+
+def _number(n: int, noun: str) -> str:
+    return f"{n:,} {noun}" + "s" * (n != 1)
 
 
 def _size(corpus: EncodedCorpus) -> str:

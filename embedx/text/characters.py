@@ -34,21 +34,24 @@ class Characters(NamedTuple):
 @functools.cache
 def tables(settings: TextSettings) -> Characters:
     """The tables for these settings, from the Unicode data of this Python."""
-    rows: dict[bytes, int] = {}
-    differences: list[np.ndarray] = []
-    blocks = np.zeros((sys.maxunicode + 1) >> BLOCK_BITS, np.int64)
-    for block in range(len(blocks)):
-        first = block << BLOCK_BITS
-        row = _row("".join(map(chr, range(first, first + (1 << BLOCK_BITS)))), settings)
-        blocks[block] = rows.setdefault(row.tobytes(), len(rows))
-        if len(rows) > len(differences):
-            differences.append(row)
+    characters = list(map(chr, range(sys.maxunicode + 1)))
+    difference = np.zeros(len(characters), np.int64)
+    if settings.lowercase:
+        for code, c in enumerate(characters):
+            # Each by itself; the context that str.lower() looks at would make a capital sigma that ends a word ς.
+            if (lower := c.lower()) != c:
+                difference[code] = ord(lower[0]) - code
+    if settings.tokenizer == "words":
+        separates = [category[0] not in "LMN" for category in map(unicodedata.category, characters)]
+    else:
+        separates = [c.isspace() or c == "\0" for c in characters]
+    difference[separates] = SEPARATOR
     plain = np.full(256, NOT_ASCII, np.int64)
-    for byte in range(128):
-        difference = differences[blocks[0]][byte]
-        plain[byte] = SEPARATES if difference == SEPARATOR else byte + difference
+    plain[:128] = np.where(difference[:128] == SEPARATOR, SEPARATES, np.arange(128) + difference[:128])
     plain[ord("\n")] = LINE_END
-    return Characters(plain, blocks, np.stack(differences))
+    rows: dict[bytes, int] = {}
+    blocks = [rows.setdefault(row.tobytes(), len(rows)) for row in difference.reshape(-1, 1 << BLOCK_BITS)]
+    return Characters(plain, np.array(blocks), np.array([np.frombuffer(row, np.int64) for row in rows]))
 
 
 @functools.cache
@@ -59,18 +62,3 @@ def whole_tokens() -> Characters:
     plain[[0, TOKEN_END[0]]] = SEPARATES
     plain[SENTENCE_END[0]] = LINE_END
     return Characters(plain, np.zeros((sys.maxunicode + 1) >> BLOCK_BITS, np.int64), np.zeros((1, 1 << BLOCK_BITS), np.int64))
-
-
-def _row(characters: str, settings: TextSettings) -> np.ndarray:
-    """The row of `differences` for these characters."""
-    if settings.tokenizer == "words":
-        in_word = [category[0] in "LMN" for category in map(unicodedata.category, characters)]
-    else:
-        in_word = [not c.isspace() and c != "\0" for c in characters]
-    row = np.where(in_word, 0, SEPARATOR)
-    if settings.lowercase and characters.lower() != characters:
-        for i, c in enumerate(characters):
-            if in_word[i]:
-                # Each by itself; the context that str.lower() looks at would make a capital sigma that ends a word ς.
-                row[i] = ord(c.lower()[0]) - ord(c)
-    return row

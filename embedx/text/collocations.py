@@ -93,7 +93,7 @@ def find(corpus: EncodedCorpus, settings: PhraseSettings, folder: Path, progress
             f"try --phrase-memory {available / 2e9:.2g}"
         )
     pairs = pairs_of(words, len(words), settings.connectors)
-    counter = Counter(folder, memory, len(tokens))
+    counter = Counter(folder, memory)
     progress.start("counting pairs of words", len(tokens), " tokens")
     for start in range(0, len(tokens), CHUNK):
         stop = min(start + CHUNK, len(tokens))

@@ -21,7 +21,7 @@ from embedx.errors import EmbedxError
 from embedx.kernels.compiled import kernel
 from embedx.text import cache
 from embedx.text.corpus_writer import explained, workspace
-from embedx.text.counting import Counter
+from embedx.text.counting import BYTES_PER_KEY, Counter
 from embedx.text.subsampling import NO_PAIR_KEPT, TokenStream, keep_words, new_words
 from embedx.training.progress import Progress, Silent
 
@@ -57,9 +57,7 @@ def counted(
     home = home or cache.default_folder()
     with workspace(home) as folder:
         with explained(home):
-            counter = Counter(folder, memory, len(stream.tokens) * 2 * window * len(keys))
-            _add_all_pairs(stream, window, keys, counter, progress)
-            counts = _write_rows(counter, n_words, folder, progress)
+            counts = _write_rows(_counter(stream, window, keys, memory, folder, progress), n_words, folder, progress)
         yield counts
 
 
@@ -71,21 +69,23 @@ def totals(counts: Counts) -> tuple[np.ndarray, np.ndarray]:
     return of_inputs, of_targets
 
 
-def _add_all_pairs(stream: TokenStream, window: int, keys: Sequence[np.uint64], counter: Counter, progress: Progress) -> None:
-    """Add the pairs of all epochs to the counter."""
-    n_tokens, widest = len(stream.tokens), 2 * window
-    chunk = min(CHUNK, max(1, len(counter.buffer) // (4 * widest)))  # so that at most a quarter of the buffer stays empty
+def _counter(
+    stream: TokenStream, window: int, keys: Sequence[np.uint64], memory: int, folder: Path, progress: Progress
+) -> Counter:
+    """A counter with the pairs of all epochs."""
+    n_tokens, width = len(stream.tokens), 2 * window
+    counter = Counter(folder, min(memory, BYTES_PER_KEY * n_tokens * width * len(keys)))
+    chunk = min(CHUNK, max(1, len(counter.buffer) // (4 * width)))  # so that at most a quarter of the buffer stays empty
     words = new_words(window, chunk)
-    done = 0
     progress.start("counting pairs", n_tokens * len(keys), " tokens")
-    for key in keys:
+    for epoch, key in enumerate(keys):
         for start in range(0, n_tokens, chunk):
             stop = min(start + chunk, n_tokens)
-            pairs = counter.reserve((stop - start) * widest)
+            pairs = counter.reserve((stop - start) * width)
             counter.commit(_write_pairs(stream, window, start, stop, key, words, pairs))
-            done += stop - start
-            progress.update(done)
+            progress.update(epoch * n_tokens + stop)
     progress.finish()
+    return counter
 
 
 def _write_rows(counter: Counter, n_words: int, folder: Path, progress: Progress) -> Counts:

@@ -2,7 +2,7 @@
 
 import contextlib
 import datetime
-import re
+import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,26 +12,25 @@ import numpy as np
 
 from embedx.errors import EmbedxError
 from embedx.storage import locks
-from embedx.storage.disk import amount, free_disk
 from embedx.text import encoded_corpus as files
 from embedx.text.encoded_corpus import COUNTS, LETTERS, STARTS, TOKENS, EncodedCorpus, bytes_in, load
 from embedx.text.spilled_words import Spill
-from embedx.text.tokenizer import Tokenizer, count_tokens
+from embedx.text.tokenizer import END_OF_SENTENCE, count_tokens
 from embedx.text.word_list import WordList
 from embedx.training.progress import Progress, Silent
 
-BUILDING, SUFFIX = "building-", ".embedx"  # around what `mkdtemp` chooses
-BUILDING_NAME = re.compile(r"building-[a-z0-9_]{8}(\.embedx)?")  # without, as earlier versions had it
-SAMPLED_BYTES = 1 << 24  # of text, as stored: by their tokens the size of all tokens is predicted
+BUILDING, SUFFIX = "building-", ".embedx"  # around the eight characters that `mkdtemp` chooses
+ENTRY_BYTES = 4  # of a token or mark
 SILENT = Silent()
 
 
 class CorpusWriter:
-    """A folder in which a corpus is being written; it is deleted unless `publish` or `keep_until_closed` is reached."""
+    """A folder in which a corpus is being written; it is deleted unless `finish` is reached."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
-        self.kept = self._was_checked = False
+        self.kept = False
+        self._ends_sentence = True  # whether a mark between sentences would stand behind another one, or begin the corpus
 
     def __enter__(self) -> Self:
         with explained(self.home):
@@ -46,120 +45,96 @@ class CorpusWriter:
             locks.remove(self.folder, self.lock)
 
     def write_tokens(self, tokens: np.ndarray) -> None:
-        """Append int32 tokens."""
+        """Append int32 tokens. A mark at their beginning is left out at the beginning of the corpus and behind another mark."""
+        if len(tokens) and tokens[0] == END_OF_SENTENCE and self._ends_sentence:
+            tokens = tokens[1:]
+        if len(tokens):
+            self._ends_sentence = tokens[-1] == END_OF_SENTENCE
+            with explained(self.home):
+                view = memoryview(tokens.tobytes())
+                while view:
+                    view = view[self.tokens.write(view) :]
+
+    def set_aside(self, words: WordList) -> None:
+        """Write out the words of the tokens that were written since this was done; `write_words` merges them."""
         with explained(self.home):
-            view = memoryview(tokens.tobytes())
-            while view:
-                view = view[self.tokens.write(view) :]
+            self.spill.add(words, self.n_entries())
 
-    def check_disk(self, stored: int, size: int | None) -> None:
-        """Raise `EmbedxError` if the tokens of all `size` bytes of sources will not fit on the disk, by those of `stored`."""
-        if not size or stored < SAMPLED_BYTES or self._was_checked:
-            return
-        self._was_checked = True
-        written, free = self.tokens.tell(), free_disk(self.home)
-        expected = written / min(stored / size, 1.0)
-        if expected - written > free:
-            raise EmbedxError(
-                f"{self.home}: the disk has {amount(free)} free, and the token cache of this text will take "
-                f"{amount(expected)}; make room there or choose another folder with --cache-dir"
-            )
+    def write_words(self, words: WordList, memory: int = 0, progress: Progress = SILENT) -> None:
+        """After all tokens, write the words, of which `words` are those that were not set aside, and how often each occurs.
 
-    def write_words(self, words: WordList) -> np.ndarray:
-        """Write the words of the tokens, and how often each occurs, which is returned."""
+        memory  bytes for merging words that were set aside
+        """
         with explained(self.home):
-            (self.folder / LETTERS).write_bytes(words.letters)
-            np.save(self.folder / STARTS, words.starts)
-            return self._count(len(words))
-
-    def set_aside(self, letters: np.ndarray, starts: np.ndarray) -> None:
-        """Write out the words of the tokens that were written since this was done; `finish_words` merges them."""
-        with explained(self.home):
-            self.spill.add(letters, starts, self.n_entries())
-
-    def finish_words(self, words: Tokenizer, memory: int, progress: Progress) -> None:
-        """Write all words, of which `words` has those that were not set aside."""
-        if not self.spill.segments:
-            self.write_words(WordList(words.word_letters.tobytes(), words.word_starts))
-            return
-        if words.n_types:
-            self.set_aside(*words.emptied())
-        with explained(self.home):
-            self.spill.merge(self.folder / TOKENS, self.folder / LETTERS, self.folder / STARTS, memory, progress)
-            self._count(len(np.load(self.folder / STARTS, mmap_mode="r")) - 1)
-
-    def _count(self, n_types: int) -> np.ndarray:
-        counts = np.zeros(n_types, np.int64)
-        if self.n_entries():
-            count_tokens(np.memmap(self.folder / TOKENS, np.int32, "r"), counts)
-        np.save(self.folder / COUNTS, counts)
-        return counts
+            if self._ends_sentence and self.n_entries():
+                self.tokens.truncate(self.tokens.seek(-ENTRY_BYTES, os.SEEK_END))
+            if self.spill.segments:
+                self.set_aside(words)
+                n_types = self.spill.merge(self.folder / TOKENS, self.folder / LETTERS, self.folder / STARTS, memory, progress)
+            else:
+                n_types = len(words)
+                (self.folder / LETTERS).write_bytes(words.letters)
+                np.save(self.folder / STARTS, words.starts)
+            counts = np.zeros(n_types, np.int64)
+            if self.n_entries():
+                count_tokens(np.memmap(self.folder / TOKENS, np.int32, "r"), counts)
+            np.save(self.folder / COUNTS, counts)
+            self.n_tokens = int(counts.sum())
 
     def n_entries(self) -> int:
         """How many tokens and marks were written."""
-        return self.tokens.tell() // np.dtype(np.int32).itemsize
+        return self.tokens.tell() // ENTRY_BYTES
 
-    def publish(self, key: str, report: dict[str, Any], settings: dict[str, Any], progress: Progress = SILENT) -> EncodedCorpus:
-        """The finished corpus under its key; if another run was quicker with the same, that one's.
+    def finish(
+        self, report: dict[str, Any], settings: dict[str, Any], key: str = "", progress: Progress = SILENT
+    ) -> EncodedCorpus:
+        """The corpus, kept under its key; if another run was quicker with the same, that one's.
 
-        It is deleted when it is closed where something is in the way that is not this program's, or another user's.
+        Without a key, or where something is in the way that is not this program's or another user's, it is deleted when it is
+        closed.
         """
-        self._finish(key, report, settings)
-        target = self.home / key
+        created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        about = {"created": created, "settings": settings, "n_tokens": self.n_tokens, "report": report}
         with explained(self.home):
-            while not self._renamed_to(target):
-                if (winner := load(target, SILENT)) is not None:
-                    return winner
-                if not self._make_way(target):
-                    progress.note(f"{target}: is in the way, and cannot be replaced; delete it, or name another --cache-dir")
-                    return self.keep_until_closed(report, settings)
-            corpus = EncodedCorpus(target)  # which none can clear before it is unlocked
+            self.tokens.close()
+            if key and (corpus := self._publish(about | {"key": key}, progress)) is not None:
+                return corpus
+            files.write_about(self.folder, about | {"key": ""})
+            corpus = EncodedCorpus(self.folder, self.lock)
         self.kept = True
-        with contextlib.suppress(OSError):
-            (target / locks.UNFINISHED).unlink()
-        locks.unlock(self.lock)
         return corpus
 
-    def _renamed_to(self, target: Path) -> bool:
-        """Whether the folder could be renamed; if not, something is there."""
+    def _publish(self, about: dict[str, Any], progress: Progress) -> EncodedCorpus | None:
+        """The corpus under its key; None if something else is there."""
+        files.write_about(self.folder, about)
+        target = self.home / about["key"]
         try:
             self.folder.rename(target)
         except OSError:
             if not target.exists():
                 raise
-            return False
-        return True
-
-    def _make_way(self, target: Path) -> bool:
-        """Delete a damaged corpus; whether it is gone."""
-        if is_kept(target):
+            if (winner := load(target, SILENT)) is not None:
+                return winner
             with workspace(self.home) as away:
-                move(target, away)
-        return not target.exists()
-
-    def keep_until_closed(self, report: dict[str, Any], settings: dict[str, Any]) -> EncodedCorpus:
-        """The finished corpus, to be deleted when it is closed."""
-        self._finish("", report, settings)
-        corpus = EncodedCorpus(self.folder, self.lock)
+                if is_kept(target) and move(target, away):  # it was damaged
+                    return self._publish(about, progress)
+            progress.note(f"{target}: is in the way, and cannot be replaced; delete it, or name another --cache-dir")
+            return None
+        corpus = EncodedCorpus(target)  # which none can clear before it is unlocked
         self.kept = True
+        (target / locks.UNFINISHED).unlink(missing_ok=True)
+        locks.unlock(self.lock)
         return corpus
-
-    def _finish(self, key: str, report: dict[str, Any], settings: dict[str, Any]) -> None:
-        created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-        about = {"key": key, "created": created, "settings": settings, "n_tokens": report["n_tokens"], "report": report}
-        with explained(self.home):
-            self.tokens.close()
-            files.write_about(self.folder, about)
 
 
 def is_kept(folder: Path) -> bool:
     """Whether it is a kept corpus, whole or damaged: a key is its name, and nothing is in it but the files of one."""
-    if not files.KEY.fullmatch(folder.name) or folder.is_symlink():
-        return False
-    with contextlib.suppress(OSError):
+    try:
         names = {file.name for file in folder.iterdir()}
-        return bool(names) and names <= {*files.DATA, files.ABOUT, locks.UNFINISHED}
-    return False
+    except OSError:
+        return False
+    is_named_so = files.KEY.fullmatch(folder.name) is not None and not folder.is_symlink()
+    return is_named_so and bool(names) and names <= {*files.DATA, files.ABOUT, locks.UNFINISHED}
 
 
 def move(folder: Path, away: Path) -> int:
@@ -198,10 +173,10 @@ def _new_folder(home: Path) -> tuple[Path, int | None]:
 def sweep(home: Path) -> int:
     """Delete what killed runs left; the bytes freed."""
     freed = 0
-    for folder in home.iterdir():
-        if BUILDING_NAME.fullmatch(folder.name) and not folder.is_symlink():
-            size = bytes_in(folder)
-            freed += size if locks.remove_if_left(folder, even_empty=folder.name.endswith(SUFFIX)) else 0
+    for folder in home.glob(f"{BUILDING}{'[a-z0-9_]' * 8}{SUFFIX}"):
+        size = bytes_in(folder)
+        if not folder.is_symlink() and locks.remove_if_left(folder, even_empty=True):
+            freed += size
     return freed
 
 

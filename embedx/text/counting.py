@@ -4,7 +4,8 @@ Co-occurring words, pairs of neighbours (collocations) and repeated lines are co
 them (`embedx.text.spilled_words`) are merged so.
 """
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,59 +27,53 @@ class SortedRuns:
         self.dtype = dtype
         self.ends = [0]  # of the runs
 
-    def append(self, keys: np.ndarray, values: np.ndarray) -> None:
-        """Write the next keys and values of the current run."""
-        for path, array in ((self.keys, keys), (self.values, values.astype(self.dtype, copy=False))):
-            with path.open("ab") as file:
-                file.write(array.data)
-
-    def end_run(self) -> None:
-        """The next keys are of another run."""
-        if self.keys.exists():
-            self.ends.append(self.keys.stat().st_size // 8)
+    def add(self, blocks: Iterable[tuple[np.ndarray, np.ndarray]]) -> None:
+        """Write a run: its keys and values, block by block."""
+        n = self.ends[-1]
+        with self.keys.open("ab") as key_file, self.values.open("ab") as value_file:
+            for keys, values in blocks:
+                key_file.write(keys.data)
+                value_file.write(values.astype(self.dtype, copy=False).data)
+                n += len(keys)
+        self.ends.append(n)
 
     def merged(
         self, memory: int, progress: Progress, title: str, unit: str
     ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """Keys, values, and where each group of equal keys begins, a range of keys at a time, in about `memory` bytes.
 
-        Keys ascend; of equal keys that of the first run comes first.
+        Keys ascend; of equal keys that of the first run comes first. The files are deleted.
         """
-        if not self.ends[-1]:
+        runs = [slice(first, stop) for first, stop in itertools.pairwise(self.ends) if first < stop]
+        if not runs:
             return
-        runs = [slice(first, stop) for first, stop in zip(self.ends[:-1], self.ends[1:], strict=True)]
         max_entries = max(memory // BYTES_PER_ENTRY, MIN_ENTRIES)
         step = max(max_entries // (2 * len(runs)), 1)
         all_keys = np.memmap(self.keys, np.int64, "r")
         bounds = np.sort(np.concatenate([all_keys[run][::step] for run in runs]))[len(runs) :: len(runs)]
         cuts = [[run.start, *(run.start + np.searchsorted(all_keys[run], bounds)).tolist(), run.stop] for run in runs]
+        done = 0
         progress.start(title, self.ends[-1], unit)
-        for number in range(len(bounds) + 1):
+        for parts in zip(*(map(slice, cut, cut[1:]) for cut in cuts), strict=True):
             # mapped again, so that what was read before takes no memory
             files = np.memmap(self.keys, np.int64, "r"), np.memmap(self.values, self.dtype, "r")
-            parts = [slice(cut[number], cut[number + 1]) for cut in cuts]
             keys, values = (np.concatenate([file[part] for part in parts]) for file in files)
             order = np.argsort(keys, kind="stable")  # by timsort, which merges runs
             keys, values = keys[order], values[order]
             if len(keys):
                 yield keys, values, group_starts(keys)
-            progress.update(sum(part.stop for part in parts) - sum(self.ends[:-1]))
+            progress.update(done := done + len(keys))
         progress.finish()
-        self.delete()
-
-    def delete(self) -> None:
-        """Delete the files."""
-        self.keys.unlink(missing_ok=True)
-        self.values.unlink(missing_ok=True)
+        self.keys.unlink()
+        self.values.unlink()
 
 
 class Counter:
     """How often each int64 key occurs, exactly, in about `memory` bytes; the rest is in `folder`."""
 
-    def __init__(self, folder: Path, memory: int, max_keys: int | None = None) -> None:
+    def __init__(self, folder: Path, memory: int) -> None:
         self.memory = memory
-        capacity = memory // BYTES_PER_KEY
-        self.buffer = np.empty(max(capacity if max_keys is None else min(capacity, max_keys), 1), np.int64)
+        self.buffer = np.empty(max(memory // BYTES_PER_KEY, 1), np.int64)
         self.n_keys = 0  # in the buffer
         self.runs = SortedRuns(folder, "counted", np.int32)
 
@@ -102,14 +97,16 @@ class Counter:
             yield keys[first], np.add.reduceat(counts, first, dtype=np.int64)
 
     def _write_run(self) -> None:
-        self.buffer[: self.n_keys].sort()
-        for start in range(0, self.n_keys, SORTED_AT_ONCE):
-            keys = self.buffer[start : min(start + SORTED_AT_ONCE, self.n_keys)]
-            first = group_starts(keys)
-            self.runs.append(keys[first], np.diff(first, append=len(keys)))
-        if self.n_keys:
-            self.runs.end_run()
+        keys = self.buffer[: self.n_keys]
+        keys.sort()
+        self.runs.add(counts_of(keys[start : start + SORTED_AT_ONCE]) for start in range(0, self.n_keys, SORTED_AT_ONCE))
         self.n_keys = 0
+
+
+def counts_of(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The distinct ones of sorted keys, and how often each occurs."""
+    first = group_starts(keys)
+    return keys[first], np.diff(first, append=len(keys))
 
 
 def group_starts(keys: np.ndarray) -> np.ndarray:

@@ -7,7 +7,6 @@ zeros, which are tokens too.
 import contextlib
 import json
 import mmap
-import os
 import re
 import weakref
 import zlib
@@ -24,7 +23,6 @@ KEY = re.compile(r"[0-9a-f]{24}")
 TOKENS, COUNTS, LETTERS, STARTS, ABOUT = "tokens.bin", "counts.npy", "letters.bin", "starts.npy", "about.json"
 DATA = (TOKENS, COUNTS, LETTERS, STARTS)
 CHECK_BYTES = 1 << 20  # of a file that are summed up at a time
-MAX_COPIED = 1 << 26  # bytes of words and counts that are read into memory, where nothing happens to them; more are mapped
 
 
 class EncodedCorpus:
@@ -39,13 +37,17 @@ class EncodedCorpus:
         self.checksum: int | None = about["checksum"]  # None for a temporary corpus
         self.bytes = bytes_in(folder)
         self.tokens: np.ndarray = np.memmap(folder / TOKENS, np.int32, "r")
-        is_large = sum(about["sizes"][name] for name in (COUNTS, STARTS, LETTERS)) > MAX_COPIED
-        mode: Any = "r" if is_large else None
-        self.counts: np.ndarray = np.asarray(np.load(folder / COUNTS, mmap_mode=mode))  # int64 (n_types,)
-        letters = _mapped_letters(folder) if is_large else (folder / LETTERS).read_bytes()
-        self.words = WordList(letters, np.asarray(np.load(folder / STARTS, mmap_mode=mode)))
+        self.counts: np.ndarray = np.asarray(np.load(folder / COUNTS, mmap_mode="r"))  # int64 (n_types,)
+        with (folder / LETTERS).open("rb") as file:  # which may be empty, if the only word is: that cannot be mapped
+            letters = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if about["sizes"][LETTERS] else b""
+        self.words = WordList(letters, np.asarray(np.load(folder / STARTS, mmap_mode="r")))
         # At the latest when the program ends.
         self._delete = weakref.finalize(self, locks.remove, folder, lock) if not self.key else None
+
+    @property
+    def place(self) -> str:
+        """Where it is, for messages."""
+        return f"the token cache {self.folder}" if self.key else f"{self.folder} for this run only"
 
     def check(self) -> None:
         """Raise ValueError unless the files are those that were written; reads all of them."""
@@ -76,13 +78,6 @@ def load(folder: Path, progress: Progress) -> EncodedCorpus | None:
             progress.note(f"{folder}: damaged ({error}), so the corpus is read again")
         return None
     return corpus
-
-
-def _mapped_letters(folder: Path) -> bytes | mmap.mmap:
-    """The letters of all words, mapped."""
-    with (folder / LETTERS).open("rb") as file:
-        is_empty = os.fstat(file.fileno()).st_size == 0  # which cannot be mapped: the only word has no letters
-        return b"" if is_empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
 def write_about(folder: Path, about: dict[str, Any]) -> None:
@@ -123,10 +118,7 @@ def checksum(folder: Path) -> int:
 
 
 def bytes_in(folder: Path) -> int:
-    """How much a folder holds, as far as nobody deletes it meanwhile."""
-    size = 0
-    for below, _, names in os.walk(folder):
-        for name in names:
-            with contextlib.suppress(OSError):
-                size += os.path.getsize(os.path.join(below, name))
-    return size
+    """How much a folder holds; 0 if it is deleted meanwhile."""
+    with contextlib.suppress(OSError):
+        return sum(each.stat().st_size for each in folder.rglob("*") if each.is_file())
+    return 0

@@ -26,10 +26,14 @@ LENGTH_BITS = 20
 MAX_LENGTH = (1 << LENGTH_BITS) - 1  # a longer line counts as one of this length
 
 BAD, GIANT_LINES = "not UTF-8", "giant lines"
+# Damage in the bytes, and the characters that it ends with: a block without any of them is not searched.
 PATTERNS = {
-    "replaced": re.compile("\ufffd".encode()),
-    "wrongly decoded": re.compile(rb"\xc3[\x82\x83]\xc2[\x80-\xbf]"),  # Â or Ã, and what a second byte of UTF-8 becomes
-    "control characters": re.compile(rb"[\x00-\x08\x0e-\x1f\x7f]|(?<!\xc3[\x82\x83])\xc2[\x80-\x9f]"),
+    "replaced": ("\ufffd".encode(), [0xFFFD]),
+    "wrongly decoded": (rb"\xc3[\x82\x83]\xc2[\x80-\xbf]", [*range(0x80, 0xC0)]),  # Â or Ã, and what the byte after it becomes
+    "control characters": (
+        rb"[\x00-\x08\x0e-\x1f\x7f]|(?<!\xc3[\x82\x83])\xc2[\x80-\x9f]",
+        [*range(9), *range(14, 32), *range(127, 160)],
+    ),
 }
 KINDS = (BAD, *PATTERNS, GIANT_LINES)
 
@@ -84,35 +88,38 @@ class Inspector:
         self.line = 1
         self.rest = self.begun = self.before = b""  # part of a character, end of the line that is begun, last two bytes
 
-    def feed(self, source: str, block: bytes) -> None:
-        """The next block of a source; an empty one ends it."""
+    def feed(self, source: str, block: bytes, is_last: bool) -> None:
+        """The next block of a source."""
         data = self.rest + block
-        text, n_whole = codecs.utf_8_decode(data, "replace", not block)
+        text, n_whole = codecs.utf_8_decode(data, "replace", is_last)
         data, self.rest = data[:n_whole], data[n_whole:]
-        seen = np.bincount(np.frombuffer(text.encode("utf-32-le"), np.uint32))
+        seen = np.bincount(np.frombuffer(text.encode("utf-32-le"), np.uint32), minlength=0x10000)
         self.characters[: len(seen)] += seen
         n_bad = text.count("\ufffd") - data.count("\ufffd".encode())
-        self._note(BAD, source, data, _bad_places(data), n_bad)
+        self._note(BAD, source, n_bad, self._lines_of(data, _bad_places(data)))
         together, n_before = self.before + data, len(self.before)
-        for kind, pattern in PATTERNS.items():
-            found = [each.start() - n_before for each in pattern.finditer(together) if each.end() > n_before]
-            self._note(kind, source, data, found, len(found))
+        for kind, (pattern, characters) in PATTERNS.items():
+            if seen[characters].any():
+                found = [each.start() - n_before for each in re.finditer(pattern, together) if each.end() > n_before]
+                self._note(kind, source, len(found), self._lines_of(data, found))
         self.before = together[-2:]
         self._end_lines(source, data.split(b"\n"))
         self.offset += len(data)
-        if not block:
+        if is_last:
             self.n_bytes += self.offset
             if self.offset > self.line_start:
                 self._end_lines(source, [b"", b""])
             self._begin_source()
 
-    def _note(self, kind: str, source: str, data: bytes, places: Iterable[int], n: int) -> None:
-        """Count `n` of a kind, and keep where the first of all are: at these places of data."""
+    def _lines_of(self, data: bytes, places: Iterable[int]) -> Iterator[tuple[int, int]]:
+        """The lines of places in the data, and the places in the source."""
+        return ((self.line + data.count(b"\n", 0, max(at, 0)), self.offset + at) for at in places)
+
+    def _note(self, kind: str, source: str, n: int, places: Iterable[tuple[int, int]]) -> None:
+        """Count `n` of a kind, and keep where the first of all are; `places` are lines and bytes."""
         self.counts[kind] += n
-        wanted = min(n, PLACES - len(self.places[kind]))
-        for at in itertools.islice(places, wanted):
-            line = self.line + data.count(b"\n", 0, max(at, 0))
-            self.places[kind].append(Place(source, line, self.offset + at))
+        first = itertools.islice(places, min(n, PLACES - len(self.places[kind])))
+        self.places[kind] += [Place(source, *place) for place in first]
 
     def _end_lines(self, source: str, lines: list[bytes]) -> None:
         """All but the last of these lines end; the first may have begun before."""
@@ -123,21 +130,19 @@ class Inspector:
             return
         lengths = np.fromiter(map(len, lines), np.int64, len(lines))
         lengths[0] += n_cut
-        starts = self.line_start + np.cumsum(lengths + 1) - lengths - 1
+        places = list(enumerate((self.line_start + np.cumsum(lengths + 1) - lengths - 1).tolist(), self.line))
         k = int(lengths.argmax())
         if lengths[k] > self.longest[0]:
-            self.longest = int(lengths[k]), Place(source, self.line + k, int(starts[k]))
-        giants = np.flatnonzero(lengths > GIANT).tolist()
-        self.counts[GIANT_LINES] += len(giants)
-        left = PLACES - len(self.places[GIANT_LINES])
-        self.places[GIANT_LINES] += [Place(source, self.line + k, int(starts[k])) for k in giants[:left]]
+            self.longest = int(lengths[k]), Place(source, *places[k])
+        giants = np.flatnonzero(lengths > GIANT)
+        self._note(GIANT_LINES, source, len(giants), (places[k] for k in giants))
         hashes = np.fromiter(map(hash, lines), np.int64, len(lines))
         keys = (hashes & ~MAX_LENGTH | np.minimum(lengths, MAX_LENGTH))[lengths > 0]
         self.line_keys.reserve(len(keys))[:] = keys
         self.line_keys.commit(len(keys))
         self.n_lines += len(lines)
         self.line += len(lines)
-        self.line_start = int(starts[-1] + lengths[-1]) + 1
+        self.line_start += int((lengths + 1).sum())
 
     def findings(self) -> Findings:
         """What was found in the sources that were finished."""

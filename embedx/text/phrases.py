@@ -50,7 +50,7 @@ def with_phrases(
     with contextlib.ExitStack() as opened:
         opened.enter_context(corpus)
         if key and (kept := load(home / key, progress)) is not None:
-            progress.note(f"{len(phrases_of(kept) or ()):,} collocations joined, from the token cache {kept.folder}")
+            progress.note(f"{len(phrases_of(kept) or ()):,} collocations joined, from {kept.place}")
             return kept
         if " ".join(corpus.words).split() != [*corpus.words]:
             wrong = next(word for word in corpus.words if word.split() != [word])
@@ -72,9 +72,8 @@ def with_phrases(
             joined = _join_all(joined, found[-1], wanted.connectors, home, key if is_last else "", report, progress)
             if not is_last:
                 opened.enter_context(joined)
-        where = f"the token cache {joined.folder}" if joined.key else f"{joined.folder} for this run only"
         n_joined = corpus.n_tokens - joined.n_tokens
-        progress.note(f"{n_joined:,} of {corpus.n_tokens:,} tokens joined to the one before; written to {where}")
+        progress.note(f"{n_joined:,} of {corpus.n_tokens:,} tokens joined to the one before; written to {joined.place}")
         return joined
 
 
@@ -121,9 +120,8 @@ def _join_all(
             progress.update(at)
         progress.finish()
         order = np.argsort(numbers)[len(words) - n_types :]
-        counts = writer.write_words(WordList.of(words[k] for k in order.tolist()))
-        report = report | {"n_tokens": int(counts.sum())}
-        return writer.publish(key, report, {}, progress) if key else writer.keep_until_closed(report, {})
+        writer.write_words(WordList.of(words[k] for k in order.tolist()))
+        return writer.finish(report, {}, key, progress)
 
 
 @kernel

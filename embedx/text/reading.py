@@ -2,7 +2,6 @@
 
 import collections
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from embedx.text.tokenizer import END_OF_SENTENCE, BadUtf8Error
 from embedx.training.memory import available_memory
 from embedx.training.progress import Progress
 
-Watch = Callable[[Source, bytes], None]  # is shown each block of the text, and an empty one where a source ends
+Watch = Callable[[Source, bytes, bool], None]  # takes each block of the text, and whether it is the last one of its source
 COUNT_SHARE = 0.25  # of the free memory, for words while a text is read: what unpacks it and the files written want some too
 
 
@@ -35,8 +34,6 @@ def read(
     n_tokens = stored = 0
     report = _new_report(sources[0])
     memory = int(COUNT_SHARE * available_memory() if settings.vocab_memory is None else 1e9 * settings.vocab_memory)
-    is_one_kind = len({Path(source.name).suffix for source in sources}) == 1  # else one source says nothing of others
-    size = total_size(sources) if is_one_kind else None
     progress.start("reading", total_size(sources), "B")
     with (
         ReadAhead(sources, settings, threads) as blocks,
@@ -45,17 +42,14 @@ def read(
         try:
             for piece in pieces:
                 if watch is not None:
-                    for block in (*piece.chunk.blocks, *([b""] if piece.chunk.is_last else [])):
-                        watch(sources[piece.chunk.source], block)
-                for tokens in piece.tokens:
-                    writer.write_tokens(tokens)
-                    report["tokens"] += int(np.count_nonzero(tokens != END_OF_SENTENCE))
+                    watch(sources[piece.chunk.source], piece.chunk.data, piece.chunk.is_last)
+                writer.write_tokens(piece.tokens)
+                report["tokens"] += int(np.count_nonzero(piece.tokens != END_OF_SENTENCE))
                 if piece.bad and not report["bad_utf8"]:
                     report["first_bad_byte"] = piece.first_bad
                 report["bad_utf8"] += piece.bad
                 report["too_long"] += piece.too_long
                 stored = piece.chunk.stored
-                writer.check_disk(stored, size)
                 progress.update(stored, tokens=n_tokens + report["tokens"])
                 if piece.chunk.is_last:
                     bad = blocks.bad_records[len(reports)]
@@ -70,14 +64,14 @@ def read(
                             f"the different words outgrow {amount(memory)} after {n_tokens + report['tokens']:,} words "
                             "of text: they go to disk, and are merged at the end; --vocab-memory gives them more"
                         )
-                    writer.set_aside(*pieces.emptied())
+                    writer.set_aside(pieces.emptied())
         except BadUtf8Error as error:
             raise EmbedxError(
                 f"{sources[error.source].name}: not UTF-8 at byte {error.offset} of the (unpacked) text; "
                 "convert it with iconv -t UTF-8, or choose --on-bad-utf8 replace or skip"
             ) from error
     progress.finish()
-    writer.finish_words(pieces.words, memory, progress)
+    writer.write_words(pieces.words.words, memory, progress)
     bad_utf8 = sum(each["bad_utf8"] for each in reports)
     return {"n_tokens": n_tokens, "bytes_read": stored, "bad_utf8": bad_utf8, "sources": reports}
 

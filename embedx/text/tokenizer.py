@@ -9,7 +9,7 @@ A run of more than MAX_WORD_BYTES without a separator is no word, but data of an
 UTF-8 is. So one endless word does not take all memory.
 """
 
-from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,10 +18,10 @@ from embedx.kernels.compiled import kernel
 from embedx.settings import TextSettings
 from embedx.text.characters import BLOCK_BITS, DOT_ABOVE, DOTTED_CAPITAL_I, LINE_END, NOT_ASCII, SEPARATOR, tables, whole_tokens
 from embedx.text.tables import SENTENCE_END
+from embedx.text.word_list import WordList
 from embedx.training.memory import available_memory
 
 END_OF_SENTENCE = -1
-BLOCK_BYTES = 1 << 18  # a block, its tokens and the table's busy part fit into a core's own cache together
 MAX_WORD_BYTES = 1 << 22
 MAX_LETTERS = 0.2  # of the memory that is available, before they grow by half and are copied for it
 MAX_TYPES = 2**31 - 1  # a word's number is an int32, and 31 bits of a slot
@@ -29,11 +29,11 @@ FIRST_LETTERS, FIRST_TYPES = 1 << 16, 1 << 12  # the capacity of an empty table
 NEARLY_FULL = 0.9  # of the capacity; the words of the next block are fewer than the rest, as a rule
 
 # What the scanner remembers between calls, by place in `state`, int64.
-END, KEY, TYPES, EMITTED, LINE_ENDED, BAD, FIRST_BAD, OFFSET, CUT_OFF, TOO_LONG, STATE_WIDTH = range(11)
+END, KEY, TYPES, EMITTED, BAD, FIRST_BAD, OFFSET, TOO_LONG, STATE_WIDTH = range(9)
 
 BYTE_ORDER_MARK, REPLACEMENT = 0xFEFF, 0xFFFD
-ON_BAD = {"replace": 0, "skip": 1, "error": 2}
-SKIP, ERROR = ON_BAD["skip"], ON_BAD["error"]
+REPLACE, SKIP, ERROR = range(3)
+ON_BAD = {"replace": REPLACE, "skip": SKIP, "error": ERROR}
 
 # A word of up to seven bytes is its own signature in the hash table; a longer one has a flag and a hash there, and its bytes
 # are compared. 0 is an empty slot: no word has a zero byte.
@@ -42,15 +42,28 @@ SHORT, SHORT_MASK, LONG = 7, (1 << 56) - 1, 1 << 56
 HASH_START, HASH_PRIME, HASH_MASK = 0x811C9DC5, 0x01000193, (1 << 38) - 1
 SPREAD = 0x9E3779  # the golden ratio's first 24 bits, odd: spreads signatures over the slots (Knuth, TAOCP 3, 6.4)
 
+# By first byte, the number of bytes of a character, 0 for none, and the range of the second (Unicode 15, table 3-7).
+UTF8_WIDTH, UTF8_LOW, UTF8_HIGH = np.zeros(256, np.int64), np.full(256, 0x80), np.full(256, 0xBF)
+UTF8_WIDTH[0xC2:0xE0], UTF8_WIDTH[0xE0:0xF0], UTF8_WIDTH[0xF0:0xF5] = 2, 3, 4
+UTF8_LOW[[0xE0, 0xF0]], UTF8_HIGH[[0xED, 0xF4]] = (0xA0, 0x90), (0x9F, 0x8F)
+
+
+class Table(NamedTuple):
+    """Numbered words, and what finds them: an open-addressing hash table."""
+
+    letters: np.ndarray  # uint8: the words, one after the other, then the letters of the current one
+    starts: np.ndarray  # int64: word i is letters[starts[i]:starts[i + 1]]
+    slots: np.ndarray  # int64 (n_slots, 2): signature and number of each word
+
 
 @kernel
-def packed(key, byte):  # type: ignore[no-untyped-def]
+def packed(key, byte):
     """The last seven bytes of a word as a number."""
     return ((key << 8) | byte) & SHORT_MASK
 
 
 @kernel
-def long_signature(letters, start, end):  # type: ignore[no-untyped-def]
+def long_signature(letters, start, end):
     h = np.int64(HASH_START)
     for i in range(start, end):
         h = ((h ^ np.int64(letters[i])) * HASH_PRIME) & HASH_MASK
@@ -58,97 +71,86 @@ def long_signature(letters, start, end):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def home_slot(signature, slots):  # type: ignore[no-untyped-def]
+def home_slot(signature, slots):
     folded = (signature ^ (signature >> 25)) & HASH_MASK
     return ((folded * SPREAD) >> 18) & (len(slots) - 1)
 
 
 @kernel
-def decoded(data, p, n):  # type: ignore[no-untyped-def]
+def decoded(data, p, n):
     """The character at data[p] and its width; (-1, width) if ill-formed, its width as Python's decoder replaces it;
-    (-1, 0) if data[:n] ends before the character does. Well-formed: Unicode 15, table 3-7."""
+    (-1, 0) if data[:n] ends before the character does."""
     lead = np.int64(data[p])
-    low, high = 0x80, 0xBF  # range of the second byte
-    if 0xC2 <= lead <= 0xDF:
-        width, code = 2, lead & 0x1F
-    elif 0xE0 <= lead <= 0xEF:
-        width, code = 3, lead & 0x0F
-        if lead == 0xE0:
-            low = 0xA0
-        elif lead == 0xED:
-            high = 0x9F
-    elif 0xF0 <= lead <= 0xF4:
-        width, code = 4, lead & 0x07
-        if lead == 0xF0:
-            low = 0x90
-        elif lead == 0xF4:
-            high = 0x8F
-    else:
-        return np.int64(-1), 1
+    width, low, high = UTF8_WIDTH[lead], UTF8_LOW[lead], UTF8_HIGH[lead]
+    if width == 0:
+        return -1, 1
+    code = lead & (0x7F >> width)
     for i in range(1, width):
         if p + i >= n:
-            return np.int64(-1), 0
+            return -1, 0
         byte = np.int64(data[p + i])
         if byte < low or byte > high:
-            return np.int64(-1), i
+            return -1, i
         low, high = 0x80, 0xBF
         code = (code << 6) | (byte & 0x3F)
     return code, width
 
 
 @kernel
-def appended(letters, end, key, code):  # type: ignore[no-untyped-def]
+def appended(letters, end, key, code):
     """Append the character to `letters` as UTF-8; its new end and `packed`."""
-    if code < 0x80:
-        width, mark, shift = 1, 0, 0
-    elif code < 0x800:
-        width, mark, shift = 2, 0xC0, 6
-    elif code < 0x10000:
-        width, mark, shift = 3, 0xE0, 12
-    else:
-        width, mark, shift = 4, 0xF0, 18
-    for _ in range(width):
-        byte = mark | ((code >> shift) & (0x7F if mark == 0 else 0x3F))
+    width = 1 + (code >= 0x80) + (code >= 0x800) + (code >= 0x10000)
+    shift = 6 * (width - 1)
+    byte = (code >> shift) | (0 if width == 1 else (0xF00 >> width) & 0xFF)
+    while True:
         letters[end] = byte
         end += 1
         key = packed(key, byte)
-        mark = 0x80
+        if shift == 0:
+            return end, key
         shift -= 6
-    return end, key
+        byte = 0x80 | ((code >> shift) & 0x3F)
 
 
 @kernel
-def find_slot(letters, starts, slots, start, end, signature):  # type: ignore[no-untyped-def]
-    """Where the word letters[start:end] is, or should go, in the table."""
+def number_of(table, types, end, key):
+    """The number of the word letters[starts[types]:end] with that `packed`; a new word is entered with the number `types`."""
+    letters, starts, slots = table
+    start = starts[types]
+    signature = key if end - start <= SHORT else long_signature(letters, start, end)
     place = home_slot(signature, slots)
     while slots[place, 0] != 0:
         if slots[place, 0] == signature:
+            number = slots[place, 1]
             if signature < LONG:
-                return place
-            other = starts[slots[place, 1]]
-            if starts[slots[place, 1] + 1] - other == end - start:
+                return number
+            other = starts[number]
+            if starts[number + 1] - other == end - start:
                 i = start
                 while i < end and letters[i] == letters[other]:
                     i += 1
                     other += 1
                 if i == end:
-                    return place
+                    return number
         place = (place + 1) & (len(slots) - 1)
-    return place
+    slots[place, 0] = signature
+    slots[place, 1] = types
+    starts[types + 1] = end
+    return types
 
 
 @kernel
-def scan(data, p, last, on_bad, plain, blocks, differences, state, letters, starts, slots, out):  # type: ignore[no-untyped-def]
-    """Tokenise data[p:] into `out`; returns how far it came: to the end, a character cut off there (unless `last`), bad UTF-8
-    that is an error, or a point where `out`, the table or the list of words is full. Updates `state` and the tables."""
+def scan(data, p, on_bad, characters, state, table, out):
+    """Tokenise data[p:] into `out`; returns how far it came: to the end, a character cut off there, bad UTF-8 that is an
+    error, or a point where the table or the list of words is full. Updates `state` and the tables."""
     n = len(data)
+    letters, starts, slots = table
     end = state[END]
     key = state[KEY]
     types = state[TYPES]
     emitted = state[EMITTED]
-    line_ended = state[LINE_ENDED]
     while p < n:
-        letter = plain[data[p]]
+        letter = characters.plain[data[p]]
         if letter > 0:
             letters[end] = letter
             end += 1
@@ -159,10 +161,7 @@ def scan(data, p, last, on_bad, plain, blocks, differences, state, letters, star
         if letter == NOT_ASCII:
             code, width = decoded(data, p, n)
             if width == 0:
-                if not last:
-                    state[CUT_OFF] = 1
-                    break
-                width = n - p
+                break
             if code < 0:
                 if state[BAD] == 0:
                     state[FIRST_BAD] = state[OFFSET] + p
@@ -176,7 +175,7 @@ def scan(data, p, last, on_bad, plain, blocks, differences, state, letters, star
             elif code == BYTE_ORDER_MARK and state[OFFSET] + p == 0:
                 p += width
                 continue
-            difference = differences[blocks[code >> BLOCK_BITS], code & ((1 << BLOCK_BITS) - 1)]
+            difference = characters.differences[characters.blocks[code >> BLOCK_BITS], code & ((1 << BLOCK_BITS) - 1)]
             if difference != SEPARATOR:
                 end, key = appended(letters, end, key, code + difference)
                 if code == DOTTED_CAPITAL_I and difference != 0:
@@ -189,62 +188,46 @@ def scan(data, p, last, on_bad, plain, blocks, differences, state, letters, star
             end = start
             key = np.int64(0)
         if end > start:
-            if emitted + 2 > len(out) or types + 2 > len(starts) or 2 * types >= len(slots):
+            if types + 2 > len(starts) or 2 * types >= len(slots):
                 break
-            signature = key if end - start <= SHORT else long_signature(letters, start, end)
-            place = find_slot(letters, starts, slots, start, end, signature)
-            if slots[place, 0] != 0:
-                number = slots[place, 1]
-                end = start
-            else:
-                number = types
-                slots[place, 0] = signature
-                slots[place, 1] = number
+            number = number_of(table, types, end, key)
+            if number == types:
                 types += 1
-                starts[types] = end
+            else:
+                end = start
             key = np.int64(0)
-            if line_ended:
-                out[emitted] = END_OF_SENTENCE
-                emitted += 1
-                line_ended = np.int64(0)
             out[emitted] = number
             emitted += 1
-        if letter == LINE_END:
-            line_ended = np.int64(1)
+        if letter == LINE_END and (emitted == 0 or out[emitted - 1] != END_OF_SENTENCE):
+            out[emitted] = END_OF_SENTENCE
+            emitted += 1
         p += width
     state[END] = end
     state[KEY] = key
     state[TYPES] = types
     state[EMITTED] = emitted
-    state[LINE_ENDED] = line_ended
     return p
 
 
 @kernel
-def enter_words(others, other_starts, which, state, letters, starts, slots, numbers):  # type: ignore[no-untyped-def]
-    """Enter the words `which` of `others`, unless they are there; writes the number of each to `numbers`."""
+def enter_words(others, first, last, state, table, numbers):
+    """Enter the words first:last of the table `others`, unless they are there; write the number of each to `numbers`."""
     types = state[TYPES]
-    for word in which:
-        start = end = starts[types]
+    for word in range(first, last):
+        end = table.starts[types]
         key = np.int64(0)
-        for i in range(other_starts[word], other_starts[word + 1]):
-            letters[end] = others[i]
+        for i in range(others.starts[word], others.starts[word + 1]):
+            table.letters[end] = others.letters[i]
             end += 1
-            key = packed(key, np.int64(others[i]))
-        signature = key if end - start <= SHORT else long_signature(letters, start, end)
-        place = find_slot(letters, starts, slots, start, end, signature)
-        if slots[place, 0] == 0:
-            slots[place, 0] = signature
-            slots[place, 1] = types
-            types += 1
-            starts[types] = end
-        numbers[word] = slots[place, 1]
+            key = packed(key, np.int64(others.letters[i]))
+        numbers[word] = number_of(table, types, end, key)
+        types += numbers[word] == types
     state[TYPES] = types
-    state[END] = starts[types]
+    state[END] = table.starts[types]
 
 
 @kernel
-def renumber(tokens, numbers):  # type: ignore[no-untyped-def]
+def renumber(tokens, numbers):
     """Write numbers[token] for each token that is a word."""
     for i in range(len(tokens)):
         if tokens[i] != END_OF_SENTENCE:
@@ -252,7 +235,7 @@ def renumber(tokens, numbers):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def count_tokens(tokens, counts):  # type: ignore[no-untyped-def]
+def count_tokens(tokens, counts):
     """Add 1 to the count of a word for each token that is one."""
     for token in tokens:
         if token != END_OF_SENTENCE:
@@ -260,7 +243,7 @@ def count_tokens(tokens, counts):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def enter_all(old, slots):  # type: ignore[no-untyped-def]
+def enter_all(old, slots):
     """Enter the words of the table `old` into the empty table `slots`."""
     for entry in range(len(old)):
         if old[entry, 0] != 0:
@@ -272,116 +255,91 @@ def enter_all(old, slots):  # type: ignore[no-untyped-def]
 
 
 class Tokenizer:
-    """Numbers words in order of first appearance, over any number of sources.
-
-    `feed` and `finish_source` yield the tokens as int32 arrays that are valid until the next is taken. The first may be
-    END_OF_SENTENCE, where a text begins with empty lines.
-    """
+    """Numbers words in order of first appearance, over any number of sources."""
 
     def __init__(self, settings: TextSettings) -> None:
         self.characters = tables(settings)
-        self.whole = False  # whether the current source has its tokens ended by bytes of their own
         self.on_bad = ON_BAD[settings.on_bad_utf8]
         self.state = np.zeros(STATE_WIDTH, np.int64)
-        self._new_table()
+        self.table = new_table(FIRST_LETTERS)
         self.out = np.zeros(1 << 16, np.int32)
-        self.cut_off = b""  # the first bytes of a character whose others are in the next block
-
-    def _new_table(self) -> None:
-        self.letters = np.zeros(FIRST_LETTERS, np.uint8)
-        self.starts = np.zeros(FIRST_TYPES + 1, np.int64)  # word i is letters[starts[i]:starts[i + 1]]
-        self.slots = np.zeros((2 * FIRST_TYPES, 2), np.int64)  # signature and number of each word
+        self.cut_off = b""  # the first bytes of a character whose others are in the next chunk
 
     @property
     def n_types(self) -> int:
         return int(self.state[TYPES])
 
     @property
-    def word_letters(self) -> np.ndarray:
-        """All words in UTF-8, one after the other, uint8."""
-        return self.letters[: self.starts[self.n_types]]
+    def words(self) -> WordList:
+        """A copy of all words."""
+        starts = self.table.starts[: self.n_types + 1].copy()
+        return WordList(self.table.letters[: starts[-1]].tobytes(), starts)
 
-    @property
-    def word_starts(self) -> np.ndarray:
-        """Where each word begins, and the last one ends, int64 (n_types + 1,)."""
-        return self.starts[: self.n_types + 1]
-
-    def enter(self, others: np.ndarray, starts: np.ndarray, which: np.ndarray, numbers: np.ndarray) -> None:
-        """Number the words `which`, int64, of others, that begin and end at `starts`, and write it to `numbers`, int32."""
-        self._reserve(int((starts[which + 1] - starts[which]).sum()), len(which))
-        enter_words(others, starts, which, self.state, self.letters, self.starts, self.slots, numbers)
+    def enter(self, others: Table, first: int, last: int, numbers: np.ndarray) -> None:
+        """Number the words first:last of another table, and write the number of each to `numbers`, int32."""
+        self._reserve(int(others.starts[last] - others.starts[first]), last - first)
+        enter_words(others, first, last, self.state, self.table, numbers)
 
     def outgrows(self, memory: int) -> bool:
         """Whether the table of words takes more than so many bytes, or soon would, when it is copied to grow."""
-        types = self.n_types
-        size = 2 * int(self.state[END]) + types * self.starts.itemsize + self.slots.nbytes
-        if 2 * types >= NEARLY_FULL * len(self.slots):
-            size += 2 * self.slots.nbytes
-        return size > memory
+        slots = self.table.slots
+        n_tables = 3 if 2 * self.n_types >= NEARLY_FULL * len(slots) else 1
+        return 2 * int(self.state[END]) + 8 * self.n_types + n_tables * slots.nbytes > memory
 
-    def emptied(self) -> tuple[np.ndarray, np.ndarray]:
-        """The letters and starts of all words, which the table no longer has; it keeps that of which only a part was read."""
-        words = self.word_letters, self.word_starts
-        part = self.letters[self.starts[self.n_types] : self.state[END]]
-        self._new_table()
-        self.letters = np.concatenate([part, self.letters])
+    def emptied(self) -> WordList:
+        """All words, which the table no longer has; it keeps that of which only a part was read."""
+        words = self.words
+        part = self.table.letters[self.table.starts[self.n_types] : self.state[END]]
+        self.table = new_table(len(part) + FIRST_LETTERS)
+        self.table.letters[: len(part)] = part
         self.state[TYPES], self.state[END] = 0, len(part)
         return words
 
-    def feed(self, block: bytes) -> Iterator[np.ndarray]:
-        """The tokens that end within the next block of the current source."""
-        for first in range(0, len(block), BLOCK_BYTES):
-            yield from self._scan(self.cut_off + block[first : first + BLOCK_BYTES], last=False)
+    def tokenize(self, data: bytes, offset: int, is_last: bool, is_whole: bool = False) -> np.ndarray:
+        """The tokens that end within the data, int32, with END_OF_SENTENCE where lines end that follow a word or nothing.
 
-    def start_chunk(self, offset: int = 0, continues: bool = False) -> None:
-        """The next block fed is at that byte of its source; it `continues` the last one, or else no line ended before it."""
-        self.state[[BAD, FIRST_BAD, TOO_LONG]] = 0
+        offset    bytes of the source before the data; `is_last` of its source
+        is_whole  whether tokens are ended by bytes of their own
+        Raises `BadUtf8Error` and, if memory is short, `EmbedxError`.
+        """
+        data = self.cut_off + data + (SENTENCE_END if is_whole else b"\n") * is_last
+        self.state[[EMITTED, BAD, FIRST_BAD, TOO_LONG]] = 0
         self.state[OFFSET] = offset - len(self.cut_off)
-        self.state[LINE_ENDED] &= continues
-
-    def finish_source(self) -> Iterator[np.ndarray]:
-        """The tokens left at the end of a source, which ends a sentence."""
-        yield from self._scan(self.cut_off, last=True)
-        yield from self._scan(SENTENCE_END if self.whole else b"\n", last=True)
-
-    def _scan(self, block: bytes, last: bool) -> Iterator[np.ndarray]:
-        data = np.frombuffer(block, np.uint8)
-        p = 0
-        characters = whole_tokens() if self.whole else self.characters
-        while True:
+        if len(self.out) < len(data) + 1:
+            self.out = np.empty(len(data) + 1, np.int32)
+        characters, letters = whole_tokens() if is_whole else self.characters, np.frombuffer(data, np.uint8)
+        before, p = -1, 0
+        while before < p < len(data):  # no progress: a character is cut off
             self._reserve(len(data) - p)
-            p = scan(
-                data, p, last, self.on_bad, *characters,
-                self.state, self.letters, self.starts, self.slots, self.out,
-            )  # fmt: skip
-            longest = int(self.starts[self.n_types]) + MAX_WORD_BYTES
+            before, p = p, scan(letters, p, self.on_bad, characters, self.state, self.table, self.out)
+            longest = int(self.table.starts[self.n_types]) + MAX_WORD_BYTES
             self.state[END] = min(int(self.state[END]), longest + 1)  # of a word that is too long the length is enough
-            if emitted := int(self.state[EMITTED]):
-                self.state[EMITTED] = 0
-                yield self.out[:emitted]
             if self.state[BAD] and self.on_bad == ERROR:
                 raise BadUtf8Error(int(self.state[FIRST_BAD]))
-            if p == len(data) or self.state[CUT_OFF]:
-                break
-        self.cut_off = block[p:]
-        self.state[OFFSET] += p
-        self.state[CUT_OFF] = 0
+        self.cut_off = data[p:]
+        return self.out[: self.state[EMITTED]].copy()
 
     def _reserve(self, n_bytes: int, n_words: int = 1) -> None:
         """Grow whatever may become full. A byte appends at most three (one bad byte as U+FFFD)."""
-        end, types = int(self.state[END]), self.n_types + n_words - 1
-        if end + 3 * n_bytes > len(self.letters):
-            if len(self.letters) > MAX_LETTERS * available_memory():
+        n_letters, types = int(self.state[END]) + 3 * n_bytes, self.n_types + n_words - 1
+        letters, starts, slots = self.table
+        if n_letters > len(letters):
+            if len(letters) > MAX_LETTERS * available_memory():
                 raise EmbedxError("the different words do not fit into memory: lower --vocab-memory, or clean the text")
-            self.letters = grown(self.letters, end + 3 * n_bytes)
-        if types + 2 > len(self.starts):
+            letters = grown(letters, n_letters)
+        if types + 2 > len(starts):
             if types >= MAX_TYPES:
                 raise EmbedxError(f"more than {MAX_TYPES} different words: clean the text, or try --tokenizer words")
-            self.starts = grown(self.starts, types + 2)
-        while 2 * types >= len(self.slots):
-            slots = np.zeros((2 * len(self.slots), 2), np.int64)
-            enter_all(self.slots, slots)
-            self.slots = slots
+            starts = grown(starts, types + 2)
+        while 2 * types >= len(slots):
+            old, slots = slots, np.zeros((2 * len(slots), 2), np.int64)
+            enter_all(old, slots)
+        self.table = Table(letters, starts, slots)
+
+
+def new_table(n_letters: int) -> Table:
+    """A table without words, and a capacity for letters."""
+    return Table(np.zeros(n_letters, np.uint8), np.zeros(FIRST_TYPES + 1, np.int64), np.zeros((2 * FIRST_TYPES, 2), np.int64))
 
 
 class BadUtf8Error(Exception):

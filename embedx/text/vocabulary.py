@@ -2,13 +2,12 @@
 
 import functools
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import numpy as np
 
 from embedx.errors import EmbedxError
 from embedx.settings import VocabularySettings
-from embedx.text.word_list import WordList
+from embedx.text.encoded_corpus import EncodedCorpus
 
 
 @dataclass(frozen=True)
@@ -27,11 +26,6 @@ class Vocabulary:
         """How many tokens of the corpus are one of these words."""
         return int(self.counts.sum())
 
-    @functools.cached_property
-    def index(self) -> dict[str, int]:
-        """The number of each word."""
-        return {word: number for number, word in enumerate(self.words)}
-
     def without(self, held_out: np.ndarray) -> "Vocabulary":
         """The same words where training leaves out a part of the corpus; `held_out` is how often they occur in it."""
         return replace(self, held_out=held_out if self.held_out is None else self.held_out + held_out)
@@ -40,10 +34,6 @@ class Vocabulary:
     def trained_counts(self) -> np.ndarray:
         """How often each word occurs in the text that is trained on, int64 (n_words,); see `trained_counts`."""
         return trained_counts(self.counts, self.held_out)
-
-    def keep_probability(self, sample: float) -> np.ndarray:
-        """Chance of each token to be kept by subsampling, float32 (n_words,)."""
-        return keep_probability(self.trained_counts, sample)
 
 
 def trained_counts(counts: np.ndarray, held_out: np.ndarray | None) -> np.ndarray:
@@ -73,16 +63,7 @@ def kept_counts(counts: np.ndarray, sample: float) -> np.ndarray:
     return np.asarray(np.maximum(kept, 1), dtype=np.int64)
 
 
-class TokenCounts(Protocol):
-    """What `select` needs of an encoded corpus."""
-
-    @property
-    def words(self) -> WordList: ...
-    @property
-    def counts(self) -> np.ndarray: ...
-
-
-def select(corpus: TokenCounts, settings: VocabularySettings) -> tuple[Vocabulary, np.ndarray]:
+def select(corpus: EncodedCorpus, settings: VocabularySettings) -> tuple[Vocabulary, np.ndarray]:
     """The words that the settings keep, and the remap int32 (n_types,) from provisional ids to theirs, -1 if left out."""
     counts = corpus.counts
     if settings.vocab is not None:

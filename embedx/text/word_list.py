@@ -5,7 +5,7 @@ A string of its own takes 60 bytes and more; of twenty million words, most are s
 
 import mmap
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Self, overload
+from typing import Any, Self
 
 import numpy as np
 
@@ -31,25 +31,17 @@ class WordList(Sequence[str]):
     def __len__(self) -> int:
         return len(self.starts) - 1
 
-    @overload
-    def __getitem__(self, which: int) -> str: ...
-    @overload
-    def __getitem__(self, which: slice) -> list[str]: ...
-    def __getitem__(self, which: int | slice) -> str | list[str]:
+    def __getitem__(self, which: Any) -> Any:
         if isinstance(which, slice):
             return self.at(np.arange(len(self))[which])
-        if not -len(self) <= which < len(self):
-            raise IndexError(f"word {which} of {len(self):,}")
-        return self.at(np.array([which % len(self)]))[0]
+        return self.at(np.array([range(len(self))[which]]))[0]
 
     def __iter__(self) -> Iterator[str]:
         for first in range(0, len(self), AT_ONCE):
             yield from self.at(np.arange(first, min(first + AT_ONCE, len(self))))
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Sequence):
-            return NotImplemented
-        return len(self) == len(other) and all(mine == its for mine, its in zip(self, other, strict=True))
+        return isinstance(other, Sequence) and [*self] == [*other]
 
     __hash__ = None  # type: ignore[assignment]
 
