@@ -156,7 +156,7 @@ def test_a_word_without_end_is_left_out_in_memory_of_its_own(tmp_path):
             tokens += scanner.tokenize(text[start : start + block_bytes], start, start + block_bytes >= len(text)).tolist()
             too_long += scanner.state[TOO_LONG]
         assert (tokens, too_long) == ([0, 1, 2, -1, 0, -1], 2)
-        assert len(scanner.letters) < 4 * MAX_WORD_BYTES
+        assert len(scanner.table.letters) < 4 * MAX_WORD_BYTES
 
 
 def test_words_left_out_are_counted_even_from_the_cache(tmp_path):

@@ -106,7 +106,7 @@ def encode_sentences(
         if wrong := [word for word in numbers if not isinstance(word, str)]:
             raise EmbedxError(f"a word is a string, not {type(wrong[0]).__name__}: {wrong[0]!r}")
         writer.write_words(WordList.of(numbers))
-        return writer.finish({}, {})
+        return writer.finish({"sources": []}, {})
 
 
 @dataclass(frozen=True)

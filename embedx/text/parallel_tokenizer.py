@@ -76,6 +76,7 @@ class Tokens:
         self._own = min(int(OWN_SHARE * memory / threads), MAX_MEMORY)
         self._memory = memory - len(self._pools) * self._own
         self._segment = 0
+        self._tables = [ThreadTable(settings, 0) for _ in self._pools]
 
     def __enter__(self) -> Self:
         return self
@@ -110,19 +111,19 @@ class Tokens:
 
     def _submitted(self) -> Iterator[Future[tuple[ThreadTable, Piece]]]:
         """Chunks in turn to the threads; one that continues a word goes to the thread of the one before."""
-        tables = [ThreadTable(self._settings, self._segment) for _ in self._pools]
         number = 0
         for chunk in self._chunks:
-            if not chunk.continues:
-                number = (number + 1) % len(tables)
-                own = tables[number].tokenizer
-                if tables[number].made_in != self._segment or own.n_types > MAX_TYPES or own.outgrows(self._own):
-                    tables[number] = ThreadTable(self._settings, self._segment)
-            yield self._pools[number].submit(_by_thread, chunk, self._whole[chunk.source], tables[number])
+            number += not chunk.continues
+            thread = number % len(self._pools)
+            yield self._pools[thread].submit(self._tokenized, thread, chunk)
 
-
-def _by_thread(chunk: Chunk, is_whole: bool, table: ThreadTable) -> tuple[ThreadTable, Piece]:
-    return table, tokenized(chunk, is_whole, table.tokenizer)
+    def _tokenized(self, thread: int, chunk: Chunk) -> tuple[ThreadTable, Piece]:
+        """Runs in the thread, which alone uses its table."""
+        table = self._tables[thread]
+        is_full = table.tokenizer.n_types > MAX_TYPES or table.tokenizer.outgrows(self._own)
+        if not chunk.continues and (is_full or table.made_in != self._segment):
+            table = self._tables[thread] = ThreadTable(self._settings, self._segment)
+        return table, tokenized(chunk, self._whole[chunk.source], table.tokenizer)
 
 
 def tokenized(chunk: Chunk, is_whole: bool, words: Tokenizer) -> Piece:
@@ -132,7 +133,8 @@ def tokenized(chunk: Chunk, is_whole: bool, words: Tokenizer) -> Piece:
     except BadUtf8Error as error:
         error.source = chunk.source
         raise
-    return Piece(chunk, tokens, *words.state[[BAD, FIRST_BAD, TOO_LONG]].tolist(), words.table, words.n_types)
+    bad, first_bad, too_long = words.state[[BAD, FIRST_BAD, TOO_LONG]].tolist()
+    return Piece(chunk, tokens, bad, first_bad, too_long, words.table, words.n_types)
 
 
 def chunks(blocks: Iterable[TextBlock], whole: Sequence[bool]) -> Iterator[Chunk]:

@@ -22,6 +22,7 @@ from embedx.text.word_list import WordList
 from embedx.training.memory import available_memory
 
 END_OF_SENTENCE = -1
+BLOCK_BYTES = 1 << 18  # scanned at a time: a block, its tokens and the table's busy part fit into a core's own cache together
 MAX_WORD_BYTES = 1 << 22
 MAX_LETTERS = 0.2  # of the memory that is available, before they grow by half and are copied for it
 MAX_TYPES = 2**31 - 1  # a word's number is an int32, and 31 bits of a slot
@@ -310,8 +311,9 @@ class Tokenizer:
         characters, letters = whole_tokens() if is_whole else self.characters, np.frombuffer(data, np.uint8)
         before, p = -1, 0
         while before < p < len(data):  # no progress: a character is cut off
-            self._reserve(len(data) - p)
-            before, p = p, scan(letters, p, self.on_bad, characters, self.state, self.table, self.out)
+            stop = min(p + BLOCK_BYTES, len(data))
+            self._reserve(stop - p)
+            before, p = p, scan(letters[:stop], p, self.on_bad, characters, self.state, self.table, self.out)
             longest = int(self.table.starts[self.n_types]) + MAX_WORD_BYTES
             self.state[END] = min(int(self.state[END]), longest + 1)  # of a word that is too long the length is enough
             if self.state[BAD] and self.on_bad == ERROR:
