@@ -44,7 +44,7 @@ TESTS = {
     "embedx/text": "text_* streams fetch corpora corpus_check evaluation_heldout bounded_memory damaged_files",
 }
 # Of files most of whose tests train whole models, which takes too long as plain Python, those that do not.
-SOME = {"test_label_tree.py": "tile or level or beam or vector", "test_sparse_rows.py": "slot"}
+SOME = {"test_label_tree.py": "tile or level or beam or vector"}
 TEST_SECONDS = 3  # a test that takes longer than this as plain Python, while it is measured, is not used
 MAX_SECONDS = 12  # of tests for one mutant, the quickest first
 # A mutant that takes longer than this, and SLOWER times as long as the tests take unmutated, hangs.

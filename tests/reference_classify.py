@@ -9,12 +9,16 @@ import numpy as np
 import reference
 from scipy.sparse import csr_matrix
 
-from embedx.engine.examples import examples_of
+from embedx.engine.examples import Csr, examples_of
+from embedx.engine.select import POSITIVES
+from embedx.engine.shared import Plan, Shared
+from embedx.engine.sparse_rows import flat
 from embedx.kernels.compiled import kernel
 from embedx.labeled.data import Labels
 from embedx.objectives.contract import Objective
 from embedx.optimizers import update_rule
 from embedx.optimizers.contract import new_table
+from embedx.samplers.contract import new_data
 
 
 @kernel
@@ -184,6 +188,25 @@ class Problem:
         self.true_outputs = Parameters(w.astype(np.float64), decays, optimizer, l2)
         everything = np.ones(HIDDEN, dtype=bool)
         self.true_hidden = Parameters(u.astype(np.float64), everything, optimizer, l2) if self.has_hidden else None
+
+    def shared(
+        self, outputs, *, positives="single", batch=3, state_width=0, uses_log_expected_count=True,
+        keeps_accidental_hits=False, uses_score_gain=False, uniforms_width=0, one_label=False, in_turn=False, sum_over=1.0,
+        objective=None, draws=None, **drawing,
+    ):  # fmt: skip
+        """What the engine trains by, with the table of the output rows."""
+        plan = Plan(
+            n_rows=self.n_rows, n_features=FEATURES, dim=self.dim, has_bias=self.has_bias, has_hidden=self.has_hidden,
+            has_h=self.has_hidden or not self.is_sparse, positives=POSITIVES[positives],
+            keeps_accidental_hits=keeps_accidental_hits, uses_log_expected_count=uses_log_expected_count,
+            uses_score_gain=uses_score_gain, uniforms_width=uniforms_width, one_label=one_label, in_turn=in_turn,
+            batch_size=min(batch, self.n), sum_over=sum_over, **drawing,
+        )  # fmt: skip
+        return Shared(
+            self.hidden, outputs, flat(outputs), np.zeros((self.n, state_width), dtype=np.float32),
+            np.zeros(self.n, dtype=np.int64), Csr(np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int32)), self.examples,
+            draws or new_data(), (objective or Probe()).constants(self.n_rows, self.n_rows), self.optimizer, plan,
+        )  # fmt: skip
 
     def true_step(self, chosen, lines, objective, lr, scale, uses_score_gain=False, in_turn=False):
         x = self.x[chosen].astype(np.float64)

@@ -52,7 +52,7 @@ def naive_tile(x, y, weight, plan, optimizer, l2, loss):
                     total += np.sum(y[i] * short**2 + negative * over**2)
                     c = 2 * (negative * over - y[i] * short)
                 if not c.any():
-                    if plan.shrinks and not y[i].any():
+                    if not y[i].any():
                         last_rest[i] = min(2 * last_rest[i] + 1, tiles.MAX_SKIPS)
                         rest[i] = last_rest[i]
                     continue

@@ -3,15 +3,15 @@
 import numpy as np
 import pytest
 from reference import NAIVE_OPTIMIZERS
-from reference_classify import FEATURES, HIDDEN, Line, Probe, Problem, close
+from reference_classify import HIDDEN, Line, Probe, Problem, close
 
-from embedx.engine import full, select, tiles
-from embedx.engine.examples import copy_examples, memory_for, new_feature_workspace
+from embedx.engine import full, tiles
+from embedx.engine.examples import examples_at
 from embedx.engine.loading import compile_function, load_kernel
 from embedx.kernels.batch import COEFFICIENTS
 from embedx.objectives.margin import Margin, MarginSettings
 from embedx.optimizers.contract import new_table
-from embedx.optimizers.decay import clock_step, decay_all, step_size
+from embedx.optimizers.decay import clock_step, decay_all, decay_rows
 from embedx.training.progress import Silent
 
 KINDS = ("dense", "sparse", "hidden")
@@ -19,53 +19,44 @@ OPTIMIZERS = list(NAIVE_OPTIMIZERS)
 POSITIVES = ("single", "joint", "summed")
 
 
-class FullSteps:
-    """A problem, and what trains it by matrix products."""
+class Run:
+    """A problem, and what trains it with all rows as candidates."""
 
     def __init__(
-        self, problem, positives="joint", *, keeps_accidental_hits=False, one_label=False, uses_score_gain=False, threads=1,
-        batch=5, in_turn=False, state_width=0, sparse_gradient=False, objective=None,
+        self, problem, positives="joint", *, threads=1, batch=5, sparse_gradient=False, objective=None, **options
     ):  # fmt: skip
-        self.problem, self.objective, self.batch, self.uses_score_gain = problem, objective or Probe(), batch, uses_score_gain
-        self.in_turn = in_turn
-        self.positives, self.keeps_accidental_hits, self.threads = positives, keeps_accidental_hits, threads
+        self.problem, self.objective, self.positives, self.batch = problem, objective or Probe(), positives, batch
         compile_function(self.objective.coefficients, COEFFICIENTS)
-        constants = self.objective.constants(problem.n_rows, problem.n_rows)
-        width = -(-problem.n_rows // full.TILE) * full.TILE
-        self.outputs = new_table(problem.dim, width, problem.optimizer, columns=True)
-        self.outputs.rows[:, : problem.n_rows] = problem.true_outputs.w.T
-        state, n_updates = np.zeros((problem.n, state_width), dtype=np.float32), np.zeros(problem.n, dtype=np.int64)
-        self.layer = full.Layer(problem.hidden, self.outputs, state, n_updates)
-        n_features = FEATURES if problem.is_sparse else 0
-        self.steps = full.FullSteps(
-            self.objective.coefficients, self.layer, problem.examples, problem.optimizer, n_rows=problem.n_rows,
-            has_bias=problem.has_bias, positives=positives,
-            keeps_accidental_hits=keeps_accidental_hits, one_label=one_label, uniforms_width=0,
-            uses_score_gain=uses_score_gain, sparse_gradient=sparse_gradient, constants=constants, in_turn=in_turn,
-            features=new_feature_workspace(problem.examples, n_features, batch, problem.dim), threads=threads,
-        )  # fmt: skip
+        is_transposed = problem.kind == "sparse"
+        width = -(-problem.n_rows // tiles.WIDTH) * tiles.WIDTH
+        shape = (problem.dim, width) if is_transposed else (problem.n_rows, problem.dim)
+        self.outputs = new_table(*shape, problem.optimizer, columns=is_transposed)
+        self.rows = self.outputs.rows[:, : problem.n_rows].T if is_transposed else self.outputs.rows[:, : problem.dim]
+        self.rows[:] = problem.true_outputs.w
+        self.shared = problem.shared(self.outputs, positives=positives, batch=batch, objective=self.objective, **options)
+        self.plan = self.shared.plan
+        kind = full.SparseSteps if is_transposed else full.DenseSteps
+        own = {} if is_transposed else {"sparse_gradient": sparse_gradient}
+        self.steps = kind(self.objective.coefficients, self.shared, threads=threads, parts=threads, **own)
         self.clock = 0.0
 
-    def train(self, order, begin, end, lr=0.1, scale=None):
-        optimizer = self.problem.optimizer
-        rate = float(step_size(optimizer, lr))
-        scale = 1 / (end - begin) if scale is None else scale
-        found = self.steps.step(order, begin, end, lr, rate, self.clock, scale, np.random.default_rng(0))
-        self.clock += clock_step(optimizer, lr)
+    def train(self, chosen, lr=0.1):
+        found = self.steps.step(np.asarray(chosen), lr, self.clock, np.random.default_rng(0))
+        self.clock += clock_step(self.problem.optimizer, lr)
         return found
 
     def apply_decay(self):
         problem = self.problem
         if problem.optimizer.l2:
             decay_all(problem.hidden, HIDDEN, problem.optimizer, self.clock)
-            everything = np.arange(problem.dim, dtype=np.int32)
-            full.decay_features(self.outputs, everything, 0, problem.n_inputs, problem.n_rows, problem.optimizer, self.clock)
+            n_rows, n = (problem.n_inputs, problem.n_rows) if problem.kind == "sparse" else (problem.n_rows, problem.n_inputs)
+            decay_rows(self.outputs, 0, n_rows, n, problem.optimizer, self.clock)
 
     def assert_is_the_truth(self):
         self.apply_decay()
         problem = self.problem
-        close(self.outputs.rows[:, : problem.n_rows].T, problem.true_outputs.w)
-        assert not self.outputs.rows[:, problem.n_rows :].any()
+        close(self.rows, problem.true_outputs.w)
+        assert not self.outputs.rows[:, problem.n_rows if problem.kind == "sparse" else problem.dim :].any()
         if problem.has_hidden:
             close(problem.hidden.rows[:, :HIDDEN], problem.true_hidden.w)
 
@@ -76,7 +67,7 @@ class FullSteps:
             labels = self.problem.labels[i].tolist()
             for own in [[k] for k in labels] if self.positives == "single" else [labels]:
                 sample_count = len(labels) if self.positives == "summed" else min(len(labels), 1)
-                hits = sample_count if self.keeps_accidental_hits else 0
+                hits = sample_count if self.plan.keeps_accidental_hits else 0
                 lines.append(
                     Line(
                         e,
@@ -85,15 +76,15 @@ class FullSteps:
                 )
         return lines
 
-    def assert_steps_as_the_reference(self, epochs=2, lr=0.1, sum_over=1.0):
+    def assert_steps_as_the_reference(self, epochs=2, lr=0.1):
         for epoch in range(epochs):
             order = np.random.default_rng(epoch).permutation(self.problem.n)
             for begin in range(0, self.problem.n, self.batch):
                 chosen = order[begin : begin + self.batch]
-                scale = sum_over / len(chosen)
-                loss, n_terms = self.train(order, begin, begin + len(chosen), lr, scale)
+                loss, n_terms = self.train(chosen, lr)
                 lines = self.lines(chosen)
-                how = {"uses_score_gain": self.uses_score_gain, "in_turn": self.in_turn}
+                how = {"uses_score_gain": self.plan.uses_score_gain, "in_turn": self.plan.in_turn}
+                scale = self.plan.sum_over / len(chosen)
                 truth = self.problem.true_step(chosen, lines, self.objective, lr, scale, **how)
                 assert loss == pytest.approx(truth, rel=1e-4, abs=1e-4)
                 assert n_terms == sum(any(label for _, label, _, _ in line.candidates) for line in lines)
@@ -109,25 +100,25 @@ def test_a_minibatch_does_what_the_formula_says(kind, optimizer, positives):
             kind, optimizer, all_labelled=optimizer == "mixture"
         )  # whose memory fades for examples without labels
         hits = positives == "summed"
-        FullSteps(problem, positives, keeps_accidental_hits=hits, batch=batch).assert_steps_as_the_reference(1)
+        Run(problem, positives, keeps_accidental_hits=hits, batch=batch).assert_steps_as_the_reference(1)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_without_bias_and_told_how_far_scores_move(kind):
     for bias in (True, False):
         for positives in ("single", "joint"):
-            FullSteps(Problem(kind, bias=bias), positives, uses_score_gain=True).assert_steps_as_the_reference(1)
+            Run(Problem(kind, bias=bias), positives, uses_score_gain=True).assert_steps_as_the_reference(1)
 
 
 @pytest.mark.parametrize("kind", ["dense", "sparse"])
 def test_labels_that_are_answered_in_turn_see_the_steps_of_those_before(kind):
-    FullSteps(Problem(kind), "single", uses_score_gain=True, in_turn=True, batch=1).assert_steps_as_the_reference(1)
+    Run(Problem(kind), "single", uses_score_gain=True, in_turn=True, batch=1).assert_steps_as_the_reference(1)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_accidental_hits_that_are_kept_and_the_sum_over_all_examples(kind):
     for positives in POSITIVES:
-        FullSteps(Problem(kind), positives, keeps_accidental_hits=True).assert_steps_as_the_reference(1, lr=0.01, sum_over=12.0)
+        Run(Problem(kind), positives, keeps_accidental_hits=True, sum_over=12.0).assert_steps_as_the_reference(1, lr=0.01)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -135,31 +126,30 @@ def test_accidental_hits_that_are_kept_and_the_sum_over_all_examples(kind):
 def test_weight_decay_applied_late_is_weight_decay_at_every_step(kind, optimizer):
     for max_norm in (0.0, 0.9):
         problem = Problem(kind, optimizer, l2=0.3, max_norm=max_norm, all_labelled=True)
-        FullSteps(problem, batch=2).assert_steps_as_the_reference()
+        Run(problem, batch=2).assert_steps_as_the_reference()
 
 
 def trained_by_margin(kind, optimizer, sparse_gradient, **settings):
     """Two epochs over few examples of many classes; the losses, the tables and what the optimisers keep."""
     problem = Problem(kind, optimizer, n=20, n_classes=300, labels=[[3 * e, 299 - e] for e in range(20)], **settings)
-    run = FullSteps(problem, sparse_gradient=sparse_gradient, objective=Margin(MarginSettings(smoothing=0.1)), threads=2)
-    losses = [run.train(np.arange(20), begin, begin + 5)[0] for begin in [0, 5, 10, 15] * 2]
+    run = Run(problem, sparse_gradient=sparse_gradient, objective=Margin(MarginSettings(smoothing=0.1)), threads=2)
+    run.rows *= 0.2  # shorter than max_norm: rows that do not move are not looked at
+    losses = [run.train(np.arange(begin, begin + 5))[0] for begin in [0, 5, 10, 15] * 2]
     return losses, run.outputs.rows, run.outputs.state, problem.hidden.rows, problem.hidden.state
 
 
-@pytest.mark.parametrize("settings", [{}, {"l2": 0.3}, {"max_norm": 0.9}], ids=str)
+@pytest.mark.parametrize("settings", [{}, {"l2": 0.3, "max_norm": 0.9}], ids=str)
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-@pytest.mark.parametrize("kind", KINDS)
-def test_columns_that_do_not_move_may_be_left_alone(kind, optimizer, settings, monkeypatch):
+@pytest.mark.parametrize("kind", ["dense", "hidden"])
+def test_rows_without_coefficients_may_be_left_alone(kind, optimizer, settings):
     dense = trained_by_margin(kind, optimizer, sparse_gradient=False, **settings)
-    if kind != "sparse" and optimizer != "mixture":
-        monkeypatch.setattr(full, "dense_steps", None)
     for all_at_once, few in zip(dense, trained_by_margin(kind, optimizer, sparse_gradient=True, **settings), strict=True):
         np.testing.assert_allclose(few, all_at_once, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_where_all_columns_move_after_all_none_is_left_alone(kind):
-    FullSteps(Problem(kind), sparse_gradient=True).assert_steps_as_the_reference(1)
+@pytest.mark.parametrize("kind", ["dense", "hidden"])
+def test_where_all_rows_move_after_all_none_is_left_alone(kind):
+    Run(Problem(kind), sparse_gradient=True).assert_steps_as_the_reference(1)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -169,29 +159,42 @@ def test_threads_agree(kind, positives):
     for threads in (1, 3):
         problem = Problem(kind, "adagrad", n=40, n_classes=150, l2=0.1)
         hits = positives == "summed"
-        run = FullSteps(problem, positives, keeps_accidental_hits=hits, threads=threads, batch=20, state_width=2)
-        results = [run.train(np.arange(40), begin, begin + 20) for begin in (0, 20, 0)]
-        found.append((results, run.outputs.rows, problem.hidden.rows[:, :HIDDEN], run.layer.state, run.layer.n_updates))
+        run = Run(problem, positives, keeps_accidental_hits=hits, threads=threads, batch=20, state_width=2)
+        results = [run.train(np.arange(begin, begin + 20)) for begin in (0, 20, 0)]
+        found.append((results, run.outputs.rows, problem.hidden.rows[:, :HIDDEN], run.shared.state, run.shared.n_updates))
     for one, several in zip(*found, strict=True):
         np.testing.assert_allclose(one, several, rtol=1e-5, atol=1e-6)
 
 
-def test_a_state_belongs_to_an_example_and_updates_go_on_being_counted():
+def test_a_state_belongs_to_an_example_and_its_updates_are_counted():
     problem = Problem("dense", labels=[[1], [2, 4, 6], [3], []], n=4)
     for threads in (1, 2):
-        run = FullSteps(problem, "single", batch=4, state_width=1, threads=threads)
+        run = Run(problem, "single", batch=4, state_width=1, threads=threads)
         for _ in range(2):
-            run.train(np.array([3, 1, 0, 2]), 0, 4)
-        assert run.layer.state[:, 0].tolist() == [102, 6 + 1500, 102, 0]
+            run.train([3, 1, 0, 2])
+        assert run.shared.state[:, 0].tolist() == [102, 6 + 1500, 102, 0]
+
+
+@pytest.mark.parametrize("positives", POSITIVES)
+def test_a_label_of_weight_two_counts_as_two(positives):
+    found = []
+    for weights in ([2.0, 1.0, 3.0], ()):
+        problem = Problem("dense", labels=[[1], [4, 2]], n=2)
+        problem.examples = problem.examples._replace(label_weights=np.asarray(weights, dtype=np.float32))
+        run = Run(problem, positives, keeps_accidental_hits=True, batch=2, objective=Probe(0.0))
+        run.train([0, 1], lr=0.0)
+        found.append(run.steps.z.copy() / [[1], [1]])
+    weighted, plain = found
+    np.testing.assert_allclose(weighted[:, [1, 4, 2]].max(axis=0), plain[:, [1, 4, 2]].max(axis=0) * [2, 1, 3], rtol=1e-5)
 
 
 def test_one_label_of_an_example_stands_for_all_with_equal_chances():
     counts = np.zeros(9)
     for positives in POSITIVES:
         problem = Problem("dense", labels=[[5, 0, 3]] * 300, n=300)
-        run = FullSteps(problem, positives, keeps_accidental_hits=True, one_label=True, batch=300)
-        run.steps.constants = np.zeros(1, dtype=np.float32)  # draws weigh nothing: only positives have coefficients
-        assert run.train(np.arange(300), 0, 300, lr=0.0)[1] == 300
+        # Draws weigh nothing: only positives have coefficients.
+        run = Run(problem, positives, keeps_accidental_hits=True, one_label=True, batch=300, objective=Probe(0.0))
+        assert run.train(np.arange(300), lr=0.0)[1] == 300
         z = run.steps.z[:, :9] * 300
         assert ((z != 0).sum(axis=1) == 1).all()
         counts += (z != 0).sum(axis=0)
@@ -202,24 +205,21 @@ def test_one_label_of_an_example_stands_for_all_with_equal_chances():
 # ---- tile by tile
 
 
-def by_tiles(run, orders, lr, sum_over=1.0, threads=1):
+def by_tiles(run, orders, lr, threads=1):
     """Train the parameters of `run` tile by tile, an order of the examples after another."""
     problem, batch = run.problem, run.batch
-    in_order = memory_for(problem.examples, problem.n)
-    workspace = tiles.new_columns_workspace(in_order, problem.dim, batch, problem.optimizer)
+    workspace = tiles.new_workspace(problem.n, 0, problem.dim - 1, batch, problem.optimizer, is_masked=False)
     n_tiles = run.outputs.rows.shape[1] // tiles.WIDTH
     plan = tiles.TilePlan(
-        batch, float(sum_over), problem.has_bias, run.keeps_accidental_hits, select.POSITIVES[run.positives], is_masked=False,
-        shrinks=False, optimizer=problem.optimizer, constants=run.objective.constants(),
+        batch, run.plan.sum_over, problem.has_bias, run.plan.keeps_accidental_hits, run.plan.positives, is_masked=False,
+        optimizer=problem.optimizer, constants=run.shared.constants, lr=np.float32(lr),
     )  # fmt: skip
     loss = 0.0
     for order in orders:
-        copy_examples(problem.examples, order, 0, problem.n, in_order)
+        in_order = examples_at(problem.examples, order)
         for w in range(threads):
             first, last = (n_tiles * edge // threads * tiles.WIDTH for edge in (w, w + 1))
-            arguments = (
-                in_order, problem.n, run.outputs, plan, workspace, first, last, problem.n_rows, np.float32(lr), float(run.clock)
-            )  # fmt: skip
+            arguments = (in_order, run.shared, plan, workspace, first, last, float(run.clock))
             functions = load_kernel(tiles.train_columns, run.objective.coefficients, None, arguments, Silent())
             loss += tiles.train_columns(*functions, *arguments)
         run.clock += -(-problem.n // batch) * clock_step(problem.optimizer, np.float32(lr))
@@ -235,15 +235,14 @@ def test_tile_by_tile_it_comes_to_the_same(positives, hits, optimizer, l2):
             Problem("sparse", optimizer, n=30, n_classes=70, bias=bias, l2=l2, all_labelled=optimizer == "mixture")
             for _ in range(2)
         ]
-        at_once, tiled = (FullSteps(problem, positives, keeps_accidental_hits=hits, batch=batch) for problem in problems)
+        at_once, tiled = (
+            Run(problem, positives, keeps_accidental_hits=hits, batch=batch, sum_over=2.0) for problem in problems
+        )
         orders = [np.random.default_rng(epoch).permutation(30) for epoch in range(3)]
-        expected = 0.0
-        for order in orders:
-            for begin in range(0, 30, batch):
-                end = min(begin + batch, 30)
-                expected += at_once.train(order, begin, end, 0.05, 2.0 / (end - begin))[0]
+        steps = [order[begin : begin + batch] for order in orders for begin in range(0, 30, batch)]
+        expected = sum(at_once.train(chosen, 0.05)[0] for chosen in steps)
         at_once.apply_decay()
-        loss = by_tiles(tiled, orders, 0.05, sum_over=2.0, threads=threads)  # applies all decay that is due
+        loss = by_tiles(tiled, orders, 0.05, threads=threads)  # applies all decay that is due
         assert loss == pytest.approx(expected, rel=1e-4)
         close(tiled.outputs.rows, at_once.outputs.rows)
         assert tiled.clock == pytest.approx(at_once.clock, rel=1e-6)
@@ -252,6 +251,6 @@ def test_tile_by_tile_it_comes_to_the_same(positives, hits, optimizer, l2):
 
 def test_one_signature_serves_them_all():
     for positives in ("joint", "summed"):
-        by_tiles(FullSteps(Problem("sparse"), positives, keeps_accidental_hits=True), [np.arange(12)], 0.1)
+        by_tiles(Run(Problem("sparse"), positives, keeps_accidental_hits=True), [np.arange(12)], 0.1)
     if hasattr(tiles.train_columns, "overloads"):
         assert len(tiles.train_columns.overloads) == 1

@@ -156,7 +156,7 @@ def test_blocks_do_not_show(objective, monkeypatch):
     labels = Labels.of_rows(several())
     whole = fitted(features, labels, objective, max_iterations=5)
     monkeypatch.setattr(lbfgs, "BLOCK_FLOATS", 7 * D)
-    monkeypatch.setattr(lbfgs, "LEAST_DENSE_ROWS", 7)
+    monkeypatch.setattr(lbfgs, "MIN_DENSE_ROWS", 7)
     for same in (features, csr_matrix(features)):
         np.testing.assert_allclose(fitted(same, labels, objective, max_iterations=5)[0], whole[0], atol=1e-5)
 

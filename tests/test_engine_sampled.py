@@ -10,9 +10,8 @@ from reference_classify import HIDDEN, Line, Probe, Problem, close
 from scipy import stats
 
 from embedx.engine import sampled
-from embedx.engine.examples import Csr
 from embedx.engine.loading import load_kernel
-from embedx.engine.select import POSITIVES
+from embedx.engine.shared import Chunk
 from embedx.kernels.random import stream_key
 from embedx.optimizers.contract import new_table
 from embedx.optimizers.decay import decay_all
@@ -43,40 +42,31 @@ class Run:
     """A problem, and a worker that trains it by drawn rows."""
 
     def __init__(
-        self, problem, *, positives="single", sampling=REPLACED, n_draws=4, batch=3, keeps_accidental_hits=False,
-        one_label=False, uses_score_gain=False, uses_log_expected_count=True, sum_over=1.0, noise=None, paths=None,
-        in_turn=False, state_width=0, uniforms_width=0, draws=0.2, seed=1,
+        self, problem, *, sampling=REPLACED, n_draws=4, noise=None, paths=None, draws=0.2, seed=1, **options
     ):  # fmt: skip
         self.problem, self.objective = problem, Probe(draws)
-        n, n_rows = problem.n, problem.n_rows
-        noise = np.linspace(1, 2, n_rows) if noise is None else np.asarray(noise, dtype=np.float64)
+        noise = np.linspace(1, 2, problem.n_rows) if noise is None else np.asarray(noise, dtype=np.float64)
         self.noise = noise / noise.sum()
         self.expected = 1 - (1 - self.noise) ** n_draws if sampling == COLLAPSED else n_draws * self.noise
         self.sampler = sampler_of(sampling, noise, paths)
         self.draws = self.sampler.data(n_draws)
-        self.plan = sampled.SampledPlan(
-            n_features=problem.x.shape[1], dim=problem.dim, has_bias=problem.has_bias, has_hidden=problem.has_hidden,
-            has_h=problem.has_hidden or not problem.is_sparse, has_sparse_rows=False, positives=POSITIVES[positives],
-            on_path=sampling == PATH, counts_repeats=self.sampler.counts_repeats, n_draws=n_draws,
-            keeps_accidental_hits=keeps_accidental_hits, uses_log_expected_count=uses_log_expected_count,
-            uses_score_gain=uses_score_gain, one_label=one_label, in_turn=in_turn, batch_size=min(batch, n),
-            sum_over=sum_over,
+        self.tables = problem.shared(
+            rows_table(problem), objective=self.objective, draws=self.draws, on_path=sampling == PATH, n_draws=n_draws,
+            counts_repeats=self.sampler.counts_repeats, **options,
         )  # fmt: skip
+        self.plan = self.tables.plan
         longest = int(np.diff(self.draws.offsets).max(initial=1))
-        self.workspace = sampled.new_workspace(self.plan, problem.examples, n_rows, longest, uniforms_width)
-        n_updates = np.zeros(n if state_width else 1, dtype=np.int64)
-        self.tables = sampled.Shared(
-            problem.hidden, rows_table(problem), np.zeros((n, state_width), dtype=np.float32), n_updates,
-            Csr(np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int32)), problem.examples, self.draws,
-            self.objective.constants(), problem.optimizer, self.plan,
-        )  # fmt: skip
-        self.key, self.order, self.clock = stream_key(seed, 0), np.random.default_rng(seed).permutation(n), 0.0
+        self.workspace = sampled.new_workspace(self.plan, problem.examples, longest)
+        order = np.random.default_rng(seed).permutation(problem.n)
+        self.key, self.order, self.clock = stream_key(seed, 0), order, 0.0
 
     def train(self, start, stop, lr=0.1):
         """The loss and the number of lines."""
-        arguments = (self.tables, self.workspace, self.order, start, stop, np.float32(lr), self.clock, self.key)
-        functions = load_kernel(sampled.train_chunk, self.objective.coefficients, self.sampler, arguments, Silent())
-        loss, n_lines, self.clock = sampled.train_chunk(*functions, *arguments)
+        chunk = Chunk(self.order, 0, start, stop, np.float32(lr), self.clock, self.key)
+        functions = load_kernel(
+            sampled.train_chunk, self.objective.coefficients, self.sampler, (self.tables, self.workspace, chunk), Silent()
+        )
+        loss, n_lines, self.clock = sampled.train_chunk(*functions, self.tables, self.workspace, chunk)
         return loss, n_lines
 
     def lines(self, n_lines):

@@ -56,10 +56,13 @@ def run(objective, data, progress=None, **options):
     return classify.train(data, made, ClassifySettings.from_options(options), progress=progress)
 
 
-@pytest.mark.parametrize("kind", ["dense", "hidden"])
-@pytest.mark.parametrize("optimizer", ["sgd", "adagrad"])
-@pytest.mark.parametrize(("loss", "exact"), [("margin", Margin), ("softmax", Softmax)])
-@pytest.mark.parametrize("labels", ["all", "one"])
+@pytest.mark.parametrize(
+    ("kind", "optimizer", "loss", "exact", "labels"),
+    [
+        ("dense", "sgd", "margin", Margin, "all"), ("hidden", "adagrad", "margin", Margin, "one"),
+        ("dense", "adagrad", "softmax", Softmax, "one"), ("hidden", "sgd", "softmax", Softmax, "all"),
+    ],
+)  # fmt: skip
 def test_where_every_row_is_found_training_is_exact(kind, optimizer, loss, exact, labels):
     data = problem(kind, n=100)
     how = {"optimizer": optimizer, "labels": labels, "schedule": "constant", "epochs": 2 if optimizer == "sgd" else 1}
@@ -74,15 +77,15 @@ def test_where_every_row_is_found_training_is_exact(kind, optimizer, loss, exact
     assert abs(expected["output"]).max() > 0.05
 
 
-@pytest.mark.parametrize("objective", [Mips, Ldgs])
 @pytest.mark.parametrize(
-    "options",
+    ("objective", "options"),
     [
-        {},
-        {"loss": "softmax"},
-        {"threads": 2, "l2": 1e-4},
-        {"rescore": False, "iterations": 20, "scored_fraction": 1.0},
-        {"warm_up": 0.0, "bias": "zero"},  # by biases that know the frequencies the same rows would be found for all
+        (Mips, {}),
+        (Ldgs, {}),
+        (Mips, {"loss": "softmax"}),
+        (Ldgs, {"threads": 2, "l2": 1e-4}),
+        (Ldgs, {"rescore": False, "iterations": 20, "scored_fraction": 1.0}),
+        (Mips, {"warm_up": 0.0, "bias": "zero"}),  # by biases that know the frequencies the same rows would be found for all
     ],
 )
 def test_digits_are_learned_from_what_is_found(objective, options):

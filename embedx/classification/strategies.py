@@ -1,10 +1,11 @@
 """How classification trains a chunk of labelled examples, one class for each way in which rows compete.
 
-Sampled     a few output rows for each example, or those on a tree's path       engine/sampled.py
-Retrieved   those that an index finds to score highest                         engine/retrieved.py
-Full        every output row for each example                                  engine/full.py
-FullTiled   the same, where the loss is a sum over labels                      engine/tiles.py
-SampledSparse  sampled, by sparse output rows                                  engine/sparse_rows.py
+Sampled        a few output rows for each example, or those on a tree's path     engine/sampled.py
+SampledSparse  the same with sparse output rows                                  engine/sparse_rows.py
+Retrieved      those that an index finds to score highest                        engine/retrieved.py
+Full           every output row for each example                                 engine/full.py
+FullSparse     the same for sparse features                                      engine/full.py
+FullTiled      the same where the loss is a sum over labels                      engine/tiles.py
 
 With --deterministic sampled and retrieved candidates are trained by one thread; where all rows compete, threads share a
 minibatch in a fixed number of parts, so that sums do not depend on the number of threads.
@@ -12,6 +13,7 @@ minibatch in a fixed number of parts, so that sums do not depend on the number o
 
 import abc
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,17 +21,18 @@ import numpy as np
 from embedx.classification.defaults import first_state
 from embedx.classification.label_tree import LabelTree, arrays_of
 from embedx.engine import full, retrieved, sampled, sparse_rows, tiles
-from embedx.engine.examples import Csr, Examples, copy_examples, csr_of, memory_for, new_feature_workspace
+from embedx.engine.examples import Csr, Examples, csr_of, examples_at, places_of
 from embedx.engine.loading import compile_function, load_kernel
 from embedx.engine.select import POSITIVES
 from embedx.engine.settings import DETERMINISTIC_PARTS
+from embedx.engine.shared import Chunk, Plan, Shared
 from embedx.engine.sparse_levels import level_of
 from embedx.kernels.batch import COEFFICIENTS
 from embedx.kernels.random import stream_key
 from embedx.objectives.contract import Objective
 from embedx.optimizers.contract import Table, UpdateRule, new_table
-from embedx.optimizers.decay import clock_step, decay_all, step_size
-from embedx.samplers.contract import Sampler
+from embedx.optimizers.decay import clock_step, decay_all, decay_rows
+from embedx.samplers.contract import Sampler, new_data
 from embedx.search.index import empty_index
 from embedx.search.message_passing import new_message_workspace
 from embedx.search.query import new_query_workspace
@@ -46,17 +49,6 @@ SEARCHED = 64  # the same where rows are found: so old is what an index knows of
 MAX_FOUND = 2**23  # rows that a minibatch may find
 
 
-class Chunk(NamedTuple):
-    """Examples to be trained."""
-
-    order: np.ndarray  # int64: of the examples of this epoch
-    epoch: int
-    start: int  # the examples order[start:stop]
-    stop: int
-    rate: float
-    clock: float  # of weight decay
-
-
 class Classification(Strategy):
     """Minibatches of labelled examples, in an order that each pass shuffles again.
 
@@ -66,6 +58,7 @@ class Classification(Strategy):
     """
 
     workers: list[Any]
+    shared: Shared
     outputs: Table  # the output rows, as the strategy stores them
     chunk: int  # examples in a chunk
 
@@ -95,7 +88,8 @@ class Classification(Strategy):
         self.n_updates = np.zeros(self.n if objective.state_width else 1, dtype=np.int64)
         self.clock, self.clock_lock = np.zeros(1), threading.Lock()  # of weight decay; advanced by every thread
         self.orders = Orders(self.n, settings.seed)
-        self.no_examples = Chunk(np.arange(self.n), 0, 0, 0, 0.0, 0.0)
+        self.slots = Csr(np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int32))
+        self.draws = new_data()
         has_terms = objective.positives == "single" and settings.labels != "one" and np.diff(examples.label_offsets).max() > 1
         self.loss_unit = objective.loss_unit("label" if has_terms else "row")
         self.frequency_bias: np.ndarray | None = None  # (n_rows,), by which the objective predicts how often each label occurs
@@ -112,28 +106,55 @@ class Classification(Strategy):
 
     @abc.abstractmethod
     def prepare(self) -> None:
-        """Allocate; set `chunk`, `workers` and `outputs`."""
+        """Allocate; set `shared`, `chunk`, `workers` and `outputs`."""
 
     @abc.abstractmethod
     def train_examples(self, worker: Any, chunk: Chunk) -> tuple[float, int, float]:
         """Train on a chunk; return the summed loss, the number of its terms, and by how much the decay clock advanced."""
 
-    @abc.abstractmethod
+    def share(self, **drawing: Any) -> Shared:
+        """The plan, with the settings of `drawing` where candidates are drawn, and the tables."""
+        settings, objective, is_dense = self.settings, self.objective, self.examples.dense.size > 0
+        plan = Plan(
+            n_rows=self.n_rows,
+            n_features=self.examples.dense.shape[1] if is_dense else len(self.hidden.rows) or self.dim - self.has_bias,
+            dim=self.dim, has_bias=self.has_bias, has_hidden=bool(settings.hidden), has_h=is_dense or bool(settings.hidden),
+            positives=POSITIVES[objective.positives], keeps_accidental_hits=objective.keeps_accidental_hits,
+            uses_log_expected_count=objective.uses_log_expected_count, uses_score_gain=objective.uses_score_gain,
+            uniforms_width=objective.uniforms_width, one_label=settings.labels == "one",
+            in_turn=objective.kind == "proximal", batch_size=self.batch, sum_over=self.sum_over, **drawing,
+        )  # fmt: skip
+        constants = objective.constants(max(drawing.get("n_draws", self.n_rows), 1), len(self.counts))
+        return Shared(
+            self.hidden, self.outputs, sparse_rows.flat(self.outputs), self.local_state, self.n_updates, self.slots,
+            self.examples, self.draws, constants, self.optimizer, plan,
+        )  # fmt: skip
+
+    @property
+    def plan(self) -> Plan:
+        return self.shared.plan
+
     def decay_outputs(self, clock: float) -> None:
         """Apply the weight decay that is due to the output rows."""
+        decay_all(self.outputs, self.dim - self.has_bias, self.optimizer, clock)
 
-    @abc.abstractmethod
     def set_bias(self, bias: np.ndarray) -> None:
         """Write the biases to start from, float32 (n_rows,)."""
+        self.outputs.rows[:, self.dim - 1] = bias
 
-    @abc.abstractmethod
     def arrays_of_outputs(self) -> dict[str, np.ndarray]:
         """The output rows and biases as a classifier has them, views of the tables where these are whole rows."""
+        rows = self.outputs.rows
+        return {"output": rows[:, : self.dim - self.has_bias]} | ({"bias": rows[:, self.dim - 1]} if self.has_bias else {})
+
+    def chunk_of(self, epoch: int, start: int, stop: int, rate: float) -> Chunk:
+        """Examples to be trained, as kernels take them."""
+        key = stream_key(self.settings.seed, epoch)
+        return Chunk(self.orders.of(epoch), epoch, start, stop, np.float32(rate), float(self.clock[0]), key)
 
     def train(self, worker: Any, epoch: int, chunk: int, rate: float) -> Tally:
         start, stop = chunk * self.chunk, min((chunk + 1) * self.chunk, self.n)
-        examples = Chunk(self.orders.of(epoch), epoch, start, stop, rate, float(self.clock[0]))
-        loss, terms, advance = self.train_examples(worker, examples)
+        loss, terms, advance = self.train_examples(worker, self.chunk_of(epoch, start, stop, rate))
         with self.clock_lock:
             self.clock[0] += advance
         return Tally(loss, terms, stop - start)
@@ -141,7 +162,7 @@ class Classification(Strategy):
     def untrained_loss(self) -> float | None:
         """From the first examples that are trained, at rate 0."""
         n = min(N_SAMPLED, self.chunk, self.n)
-        loss, terms, _ = self.train_examples(self.workers[0], Chunk(self.orders.of(0), 0, 0, n, 0.0, float(self.clock[0])))
+        loss, terms, _ = self.train_examples(self.workers[0], self.chunk_of(0, 0, n, 0.0))
         return Tally(loss, terms).mean_loss
 
     def baseline_loss(self) -> float | None:
@@ -183,111 +204,76 @@ class Classification(Strategy):
 class Sampled(Classification):
     """A few rows for each example, by threads that share the tables."""
 
+    has_sparse_rows = False
+
     def prepare(self) -> None:
-        settings, objective, n_classes = self.settings, self.objective, len(self.counts)
-        self.make_outputs()
+        n_draws = min(self.objective.negatives, len(self.counts))
         self.drawing = self.warm_up or self.sampler
-        n_draws = min(objective.negatives, n_classes)
         self.draws = self.drawing.data(n_draws)
-        is_dense = self.examples.dense.size > 0
-        plan = sampled.SampledPlan(
-            n_features=self.examples.dense.shape[1] if is_dense else len(self.hidden.rows) or self.dim - self.has_bias,
-            dim=self.dim, has_bias=self.has_bias, has_hidden=bool(settings.hidden), has_h=is_dense or bool(settings.hidden),
-            has_sparse_rows=len(self.slots.indices) > 0, positives=POSITIVES[objective.positives],
-            on_path=self.drawing.candidates == "path", counts_repeats=self.drawing.counts_repeats, n_draws=n_draws,
-            keeps_accidental_hits=objective.keeps_accidental_hits,
-            uses_log_expected_count=objective.uses_log_expected_count, uses_score_gain=objective.uses_score_gain,
-            one_label=settings.labels == "one", in_turn=objective.kind == "proximal", batch_size=self.batch,
-            sum_over=self.sum_over,
-        )  # fmt: skip
-        self.shared = sampled.Shared(
-            self.hidden, self.outputs, self.local_state, self.n_updates, self.slots, self.examples, self.draws,
-            objective.constants(max(n_draws, 1), n_classes), self.optimizer, plan,
+        self.make_outputs()
+        self.shared = self.share(
+            has_sparse_rows=self.has_sparse_rows, on_path=self.drawing.candidates == "path",
+            counts_repeats=self.drawing.counts_repeats, n_draws=n_draws,
         )  # fmt: skip
         longest = int(np.diff(self.draws.offsets).max(initial=1))
         self.workers = [
-            sampled.new_workspace(plan, self.examples, self.n_rows, longest, objective.uniforms_width)
-            for _ in range(1 if settings.deterministic else self.threads)
+            sampled.new_workspace(self.plan, self.examples, longest)
+            for _ in range(1 if self.settings.deterministic else self.threads)
         ]
         self.chunk = self.batch * max(1, CHUNK // 4 // self.batch)
 
-    @property
-    def plan(self) -> sampled.SampledPlan:
-        return self.shared.plan
-
     def make_outputs(self) -> None:
         """Set `outputs` and `slots`."""
-        self.outputs, self.slots = (
-            new_table(self.n_rows, self.dim, self.optimizer),
-            Csr(np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int32)),
-        )
+        self.outputs = new_table(self.n_rows, self.dim, self.optimizer)
 
     def compile(self, progress: Progress) -> None:
         self.compile_drawn(self.workers[0], progress)
 
     def compile_drawn(self, workspace: sampled.SampledWorkspace, progress: Progress) -> None:
         """The kernels of drawn rows."""
-        arguments = (self.shared, workspace, *self.positions(self.no_examples))
+        arguments = (self.shared, workspace, self.chunk_of(0, 0, 0, 0.0))
         self.functions = load_kernel(sampled.train_chunk, self.objective.coefficients, self.drawing, arguments, progress)
 
     def train_examples(self, worker: Any, chunk: Chunk) -> tuple[float, int, float]:
-        loss, terms, after = sampled.train_chunk(*self.functions, self.shared, worker, *self.positions(chunk))
-        return loss, terms, after - chunk.clock
-
-    def positions(self, chunk: Chunk) -> tuple[Any, ...]:
-        """The last arguments of the kernels."""
-        key = stream_key(self.settings.seed, chunk.epoch)
-        return chunk.order, chunk.start, chunk.stop, np.float32(chunk.rate), float(chunk.clock), key
-
-    def decay_outputs(self, clock: float) -> None:
-        decay_all(self.outputs, self.dim - self.has_bias, self.optimizer, clock)
-
-    def set_bias(self, bias: np.ndarray) -> None:
-        self.outputs.rows[:, self.dim - 1] = bias
-
-    def arrays_of_outputs(self) -> dict[str, np.ndarray]:
-        rows = self.outputs.rows
-        return {"output": rows[:, : self.dim - self.has_bias]} | ({"bias": rows[:, self.dim - 1]} if self.has_bias else {})
+        loss, terms, after = sampled.train_chunk(*self.functions, self.shared, worker, chunk)
+        return loss, terms, after - chunk.decay_clock
 
 
 class SampledSparse(Sampled):
     """Sampled or path candidates, whose rows have weights for the features of their own examples alone."""
+
+    has_sparse_rows = True
 
     def make_outputs(self) -> None:
         own = examples_of_rows(self.examples, self.sampler, self.n_rows)
         self.slots = sparse_rows.slots_by_row(self.examples, own, self.n_features, self.has_bias)
         self.outputs = sparse_rows.new_sparse_table(self.slots, self.n_rows, self.optimizer)
 
-    def slots_of_bias(self) -> np.ndarray:
-        """int64 (n_rows,): the slots of the biases."""
-        return np.asarray(self.slots.indptr[1:] - 1)
-
     def decay_outputs(self, clock: float) -> None:
         pass  # --l2 does not apply
 
     def set_bias(self, bias: np.ndarray) -> None:
-        self.outputs.rows[0, self.slots_of_bias()] = bias
+        self.outputs.rows[0, self.slots.indptr[1:] - 1] = bias
 
     def arrays_of_outputs(self) -> dict[str, np.ndarray]:
         """The weights above the threshold, as the level of a tree in which all rows are children of the root."""
         feature, value = self.slots.indices, self.outputs.rows[0]
         row = np.repeat(np.arange(self.n_rows, dtype=np.int32), np.diff(self.slots.indptr))
-        is_weight = (feature >= 0) & (feature < self.n_features) & ~(np.abs(value) <= self.settings.weight_threshold)  # or NaN
-        bias = self.outputs.rows[0, self.slots_of_bias()] if self.has_bias else np.zeros(self.n_rows, dtype=np.float32)
+        is_weight = (feature < self.n_features) & ~(np.abs(value) <= self.settings.weight_threshold)  # or NaN
+        bias = value[self.slots.indptr[1:] - 1] if self.has_bias else np.zeros(self.n_rows, dtype=np.float32)
         weights = (0, 0, feature[is_weight], row[is_weight], value[is_weight])
         level = level_of(np.array([0, self.n_rows]), [weights], bias, self.n_features)
         return arrays_of([LabelTree([level], np.arange(self.n_rows, dtype=np.int32))])
 
 
 def examples_of_rows(examples: Examples, sampler: Sampler, n_rows: int) -> Csr:
-    """The examples that have each output row among their positives, or on the way to these."""
+    """The examples that have each output row among their positives, or on the paths to these."""
     example = np.repeat(np.arange(len(examples.label_offsets) - 1), np.diff(examples.label_offsets))
     if sampler.candidates != "path":
         return csr_of(examples.label_ids, example, n_rows)
     paths = sampler.data(0)
-    lengths = np.diff(paths.offsets)[examples.label_ids]
-    first = np.repeat(paths.offsets[examples.label_ids] - np.cumsum(lengths) + lengths, lengths)
-    return csr_of(paths.rows[first + np.arange(len(first))], np.repeat(example, lengths), n_rows)
+    places, ends = places_of(paths.offsets, examples.label_ids)
+    return csr_of(paths.rows[places], np.repeat(example, np.diff(ends)), n_rows)
 
 
 class Retrieved(Sampled):
@@ -303,7 +289,7 @@ class Retrieved(Sampled):
         plan = self.plan._replace(n_draws=most)
         self.retrieving = self.shared._replace(constants=self.objective.constants(most, len(self.counts)), plan=plan)
         for w, workspace in enumerate(self.workers):
-            own = sampled.new_workspace(plan, self.examples, self.n_rows, 1, self.objective.uniforms_width)
+            own = sampled.new_workspace(plan, self.examples, 1)
             retrieval = retrieved.Retrieval(
                 empty_index(search.blocks), search, new_query_workspace(self.n_rows, search),
                 new_message_workspace(self.n_rows, search, own.rows.shape[1]), new_stale_rows(self.n_rows),
@@ -320,7 +306,7 @@ class Retrieved(Sampled):
         worker = self.workers[0]
         if self.drawn_first > 0:
             self.compile_drawn(worker.drawn, progress)
-        arguments = (self.retrieving, worker.found, worker.retrieval, *self.positions(self.no_examples))
+        arguments = (self.retrieving, worker.found, worker.retrieval, self.chunk_of(0, 0, 0, 0.0))
         self.retrieved_functions = load_kernel(retrieved.train_chunk, self.objective.coefficients, None, arguments, progress)
 
     def phase(self, step: int) -> int:
@@ -331,11 +317,9 @@ class Retrieved(Sampled):
         if chunk.epoch * self.n + chunk.start < self.drawn_first:
             return super().train_examples(worker.drawn, chunk)
         retrieval = worker.retrieval._replace(row_index=self.updater.current())
-        loss, terms, after = retrieved.train_chunk(
-            *self.retrieved_functions, self.retrieving, worker.found, retrieval, *self.positions(chunk)
-        )  # fmt: skip
+        loss, terms, after = retrieved.train_chunk(*self.retrieved_functions, self.retrieving, worker.found, retrieval, chunk)
         self.updater.update(retrieval.stale)
-        return loss, terms, after - chunk.clock
+        return loss, terms, after - chunk.decay_clock
 
     def state(self) -> TrainState:
         state = super().state()
@@ -357,44 +341,48 @@ class _Worker(NamedTuple):
 class Full(Classification):
     """All rows for each example: large matrix products, by threads that share a step."""
 
+    steps: full.FullSteps
+
     def prepare(self) -> None:
-        objective, settings = self.objective, self.settings
-        stride = -(-self.n_rows // full.TILE) * full.TILE
-        self.outputs = new_table(self.dim, stride, self.optimizer, columns=True)
-        n_features = len(self.hidden.rows) or (0 if self.examples.dense.size else self.dim - self.has_bias)
-        self.steps = full.FullSteps(
-            objective.coefficients, full.Layer(self.hidden, self.outputs, self.local_state, self.n_updates),
-            self.examples, self.optimizer,
-            n_rows=self.n_rows, has_bias=self.has_bias, positives=objective.positives,
-            keeps_accidental_hits=objective.keeps_accidental_hits,
-            one_label=settings.labels == "one", uniforms_width=objective.uniforms_width,
-            uses_score_gain=objective.uses_score_gain, sparse_gradient=objective.sparse_gradient,
-            constants=objective.constants(self.n_rows, self.n_rows),
-            features=new_feature_workspace(self.examples, n_features, self.batch, self.dim), threads=self.threads,
-            parts=self.parts, in_turn=objective.kind == "proximal",
+        self.workers, self.chunk = [None], self.batch
+        self.make_outputs()
+        self.shared = self.share()
+        self.make_steps(threads=self.threads, parts=self.parts)
+
+    def make_outputs(self) -> None:
+        """Set `outputs`."""
+        self.outputs = new_table(self.n_rows, self.dim, self.optimizer)
+
+    def make_steps(self, threads: int, parts: int) -> None:
+        """Set what trains."""
+        self.steps = full.DenseSteps(
+            self.objective.coefficients, self.shared, sparse_gradient=self.objective.sparse_gradient, threads=threads,
+            parts=parts,
         )  # fmt: skip
-        self.steps.z = np.zeros((self.batch, stride), dtype=np.float32)
-        self.workers = [None]
-        self.chunk = self.batch
 
     def compile(self, progress: Progress) -> None:
         compile_function(self.objective.coefficients, COEFFICIENTS)
 
     def workspaces(self) -> Any:
-        return self.steps.memory()
+        return self.steps.buffers
 
     def train_examples(self, worker: Any, chunk: Chunk) -> tuple[float, int, float]:
-        order, epoch, start, stop, rate, clock = chunk
-        loss, terms = self.steps.step(
-            order, start, stop, rate, float(step_size(self.optimizer, rate)), clock, self.sum_over / (stop - start),
-            np.random.default_rng([self.settings.seed, epoch, start]),
-        )  # fmt: skip
-        return loss, terms, float(clock_step(self.optimizer, rate))
+        rng = np.random.default_rng([self.settings.seed, chunk.epoch, chunk.start])
+        loss, terms = self.steps.step(chunk.order[chunk.start : chunk.stop], float(chunk.lr), chunk.decay_clock, rng)
+        return loss, terms, float(clock_step(self.optimizer, chunk.lr))
+
+
+class FullSparse(Full):
+    """All rows for sparse features: the table is transposed, and its columns padded to whole tiles."""
+
+    def make_outputs(self) -> None:
+        self.outputs = new_table(self.dim, -(-self.n_rows // tiles.WIDTH) * tiles.WIDTH, self.optimizer, columns=True)
+
+    def make_steps(self, threads: int, parts: int) -> None:
+        self.steps = full.SparseSteps(self.objective.coefficients, self.shared, threads=threads, parts=parts)
 
     def decay_outputs(self, clock: float) -> None:
-        full.decay_features(
-            self.outputs, np.arange(self.dim, dtype=np.int32), 0, self.dim - self.has_bias, self.n_rows, self.optimizer, clock
-        )
+        decay_rows(self.outputs, 0, self.dim - self.has_bias, self.n_rows, self.optimizer, clock)
 
     def set_bias(self, bias: np.ndarray) -> None:
         self.outputs.rows[self.dim - 1, : self.n_rows] = bias
@@ -404,51 +392,46 @@ class Full(Classification):
         return {"output": columns[: self.dim - self.has_bias].T} | ({"bias": columns[self.dim - 1]} if self.has_bias else {})
 
 
-class FullTiled(Full):
+class FullTiled(FullSparse):
     """All rows, none of which knows of the others: a few at a time, over a chunk of minibatches."""
 
-    def prepare(self) -> None:
-        super().prepare()
+    def make_steps(self, threads: int, parts: int) -> None:
         self.chunk = self.batch * max(1, 2 * CHUNK // self.batch)
-        self.in_order = memory_for(self.examples, min(self.chunk, self.n))
-        self.plan = tiles.TilePlan(
-            self.batch, self.sum_over, self.has_bias, self.objective.keeps_accidental_hits,
-            POSITIVES[self.objective.positives], is_masked=False, shrinks=False,
-            optimizer=self.optimizer, constants=self.steps.constants,
+        self.tile_plan = tiles.TilePlan(
+            self.batch, self.sum_over, self.has_bias, self.plan.keeps_accidental_hits, self.plan.positives,
+            is_masked=False, optimizer=self.optimizer, constants=self.shared.constants, lr=np.float32(0),
         )  # fmt: skip
+        n = min(self.chunk, self.n)
         self.tile_workspaces = [
-            tiles.new_columns_workspace(self.in_order, self.dim, self.batch, self.optimizer) for _ in range(self.parts)
+            tiles.new_workspace(n, 0, self.dim - 1, self.batch, self.optimizer, is_masked=False) for _ in range(parts)
         ]
-        # Weight decay is applied to a whole tile before the next one begins, so that none is due between chunks.
-        self.n_tiles = self.outputs.rows.shape[1] // tiles.WIDTH
+        self.pool = ThreadPoolExecutor(threads)
 
     def compile(self, progress: Progress) -> None:
-        arguments = self._arguments(0, self.no_examples)
+        arguments = self._arguments(0, self.chunk_of(0, 0, 0, 0.0))
         self.functions = load_kernel(tiles.train_columns, self.objective.coefficients, None, arguments, progress)
 
     def workspaces(self) -> Any:
         return [each.steps for each in self.tile_workspaces]
 
-    def _arguments(self, part: int, chunk: Chunk) -> tuple[Any, ...]:
-        first, last = (self.n_tiles * edge // self.parts * tiles.WIDTH for edge in (part, part + 1))
-        return (
-            self.in_order, chunk.stop - chunk.start, self.outputs, self.plan, self.tile_workspaces[part], first, last,
-            self.n_rows, np.float32(chunk.rate), float(chunk.clock),
-        )  # fmt: skip
+    def _arguments(self, part: int, chunk: Chunk, in_order: Examples | None = None) -> tuple[Any, ...]:
+        n_tiles = self.outputs.rows.shape[1] // tiles.WIDTH
+        first, last = (n_tiles * edge // self.parts * tiles.WIDTH for edge in (part, part + 1))
+        plan = self.tile_plan._replace(lr=chunk.lr)
+        return in_order or self.examples, self.shared, plan, self.tile_workspaces[part], first, last, chunk.decay_clock
 
     def train_examples(self, worker: Any, chunk: Chunk) -> tuple[float, int, float]:
-        copy_examples(self.examples, chunk.order, chunk.start, chunk.stop, self.in_order)
+        in_order = examples_at(self.examples, chunk.order[chunk.start : chunk.stop])
 
         def work(part: int) -> float:
-            return float(tiles.train_columns(*self.functions, *self._arguments(part, chunk)))
+            return float(tiles.train_columns(*self.functions, *self._arguments(part, chunk, in_order)))
 
-        loss = sum(self.steps.pool.map(work, range(self.parts)))
-        n_labels = np.diff(self.in_order.label_offsets[: chunk.stop - chunk.start + 1])
-        n_steps = -(-(chunk.stop - chunk.start) // self.batch)
-        return loss, int((n_labels > 0).sum()), n_steps * float(clock_step(self.optimizer, chunk.rate))
+        loss = sum(self.pool.map(work, range(self.parts)))
+        n_terms, n_steps = np.count_nonzero(np.diff(in_order.label_offsets)), -(-(chunk.stop - chunk.start) // self.batch)
+        return loss, int(n_terms), n_steps * float(clock_step(self.optimizer, chunk.lr))
 
     def decay_outputs(self, clock: float) -> None:
-        pass
+        pass  # applied to a tile before the next one begins, so that none is due between chunks
 
 
 def strategy_for(objective: Objective, settings: Any, sampler: Sampler, examples: Examples) -> type[Classification]:
@@ -458,5 +441,6 @@ def strategy_for(objective: Objective, settings: Any, sampler: Sampler, examples
     if sampler.candidates != "all":
         return SampledSparse if settings.weights == "sparse" else Sampled
     is_sparse_linear = examples.dense.size == 0 and not settings.hidden
-    by_tiles = objective.separable and is_sparse_linear and settings.labels != "one" and not settings.max_norm
-    return FullTiled if by_tiles else Full
+    if not is_sparse_linear:
+        return Full
+    return FullTiled if objective.separable and settings.labels != "one" and not settings.max_norm else FullSparse

@@ -22,11 +22,11 @@ from embedx.classification.defaults import first_state
 from embedx.classification.history import History
 from embedx.classification.label_tree import LabelTree
 from embedx.engine import tiles
-from embedx.engine.examples import Examples, csr_of
+from embedx.engine.examples import Csr, Examples, csr_of
 from embedx.engine.loading import load_kernel
 from embedx.engine.select import POSITIVES
 from embedx.engine.sparse_levels import Level, best_nodes, level_of
-from embedx.engine.tiles import WIDTH
+from embedx.engine.tiles import WIDTH, Kept
 from embedx.kernels.random import stream_key
 from embedx.labeled.data import Labels
 from embedx.labeled.rules import input_length
@@ -44,8 +44,6 @@ from embedx.training.state import TrainState
 from embedx.training.strategy import Strategy, Tally
 
 MATCHED_ROWS = 1 << 14  # examples that are sought for at a time
-
-Kept = tuple[np.ndarray, np.ndarray, np.ndarray]  # of a tile: int32 feature, int32 label within the tile, float32 weight
 
 
 class LevelPlan(NamedTuple):
@@ -166,13 +164,10 @@ class TreeTraining(Strategy):
         self.constants = objective.constants(WIDTH, WIDTH)
         self.first_state = np.float32(first_state(settings, optimizer, self.examples, self.batch))
         self.is_dual = settings.optimizer == DualCoordinateDescent.name
-        self.workers = [
-            tiles.new_workspace(examples, self.n_features, self.batch, optimizer, is_dual=self.is_dual)
-            for _ in range(0 if by_others else settings.threads)
-        ]
+        self.workers = [self._new_worker() for _ in range(0 if by_others else settings.threads)]
         self.trained: list[list[Level]] = [[] for _ in trees]
         self.done: list[Kept | None] = []
-        self.losses = [np.zeros(len(trees[t].levels[depth].tiles)) for t, depth in self.levels]  # of the last pass, by tile
+        self.losses = [np.zeros(len(self.level_plan(n).tiles)) for n in range(len(self.levels))]  # of the last epoch, by tile
 
     def _scores_in(self, tree: TreePlan, depth: int) -> float:
         """About how many scores an epoch of a level takes: every example reaches the root and the groups of the beam."""
@@ -190,27 +185,27 @@ class TreeTraining(Strategy):
         return tiles.TilePlan(
             self.batch, float(len(self.examples.label_offsets) - 1) if settings.gradient_scale == "sum" else 1.0,
             settings.bias != "none", self.objective.keeps_accidental_hits, POSITIVES[self.objective.positives],
-            is_masked=True, shrinks=True, optimizer=self.optimizer._replace(l2=l2 * self.n_labelled / max(n_members, 1)),
+            is_masked=True, optimizer=self.optimizer._replace(l2=l2 * self.n_labelled / max(n_members, 1)),
             constants=self.constants, epochs=int(settings.epochs), lr=np.float32(rate), falls=settings.schedule == "linear",
             threshold=np.float32(settings.weight_threshold), key=key, first_state=self.first_state,
             c=np.float32(1 / (l2 * self.n_labelled) if self.is_dual else 0),
         )  # fmt: skip
 
+    def _new_worker(self) -> tiles.TileWorkspace:
+        n, n_values = len(self.examples.label_offsets) - 1, len(self.examples.values)
+        return tiles.new_workspace(n, n_values, self.n_features, self.batch, self.optimizer, is_dual=self.is_dual)
+
     def compile(self, progress: Progress) -> None:
-        none = self.examples._replace(
-            offsets=np.zeros(1, np.int64), columns=np.zeros(0, np.int32), values=np.zeros(0, np.float32),
-            label_offsets=np.zeros(1, np.int64),
-        )  # fmt: skip
-        memory = tiles.new_workspace(none, 0, self.batch, self.optimizer, is_dual=self.is_dual)
         self.kernel = tiles.train_tile_dual if self.is_dual else tiles.train_tile
         function = self.objective.dual_steps if self.is_dual else self.objective.coefficients
-        like = tiles.like(self.examples, memory, self.tile_plan(1, 0.0, np.uint64(0)))
-        self.functions = load_kernel(self.kernel, function, None, like, progress)
+        empty = Csr(np.zeros(2, dtype=np.int64), np.zeros(0, dtype=np.int32))
+        groups, plan = tiles.LabelGroups(empty, empty, np.zeros(1, dtype=np.float32)), self.tile_plan(1, 0.0, np.uint64(0))
+        worker = self.workers[0] if self.workers else self._new_worker()
+        self.functions = load_kernel(self.kernel, function, None, (self.examples, groups, 0, 0, 0, plan, worker), progress)
 
     def prepare(self, level: int) -> None:
         """Begin a level; done while no thread trains."""
-        t, depth = self.levels[level]
-        plan = self.plans[t].levels[depth]
+        plan = self.level_plan(level)
         if len(self.done) != len(plan.tiles):
             self.done = [None] * len(plan.tiles)
         if self.by_others:
@@ -254,20 +249,20 @@ class TreeTraining(Strategy):
         return np.asarray(self.objective.initial_bias(p, np.full(n_nodes, 1 / n_nodes)), dtype=np.float32)
 
     def train(self, worker: Any, epoch: int, chunk: int, rate: float) -> Tally:
-        t, depth = self.levels[epoch]
-        bounds = self.plans[t].levels[depth].tiles
+        bounds = self.level_plan(epoch).tiles
         if chunk >= len(bounds) or self.done[chunk] is not None:
             return Tally()
         group, first, last = bounds[chunk]
         n_members = int(self.members.indptr[group + 1] - self.members.indptr[group])
         plan = self.tile_plan(n_members, rate, stream_key(self.settings.seed, epoch, chunk))
         groups = tiles.LabelGroups(self.members, self.positives, self.bias)
-        loss, n = self.kernel(*self.functions, self.examples, groups, group, first, last, plan, worker)
+        loss, n_features = self.kernel(*self.functions, self.examples, groups, group, first, last, plan, worker)
+        kept = tiles.kept_weights(groups, first, last, plan, worker, n_features)
         self.losses[epoch][chunk] = loss  # first: what is done may be handed over
-        self.done[chunk] = (worker.kept_feature[:n].copy(), worker.kept_label[:n].copy(), worker.kept_value[:n].copy())
+        self.done[chunk] = kept
         n_scores = n_members * (last - first)
         # The loss of a row is the sum over the labels that it reaches; that of the nodes above is none of labels.
-        is_of_labels = depth == len(self.plans[t].levels) - 1
+        is_of_labels = self.is_of_labels(epoch)
         return Tally(loss * is_of_labels, n_scores / self.scores_of_row * is_of_labels, n_scores)
 
     @property
@@ -277,26 +272,21 @@ class TreeTraining(Strategy):
 
     def finish_level(self, level: int) -> None:
         """Keep a level, with those of its tiles that are trained."""
-        t, depth = self.levels[level]
-        plan = self.plans[t].levels[depth]
+        plan, done = self.level_plan(level), self.done
         tiles = [
-            (group, first, feature, label, value / np.float32(self.length))
-            for (group, first, _), (feature, label, value) in self._done_of(plan)
+            (group, first, kept[0], kept[1], kept[2] / np.float32(self.length))
+            for (group, first, _), kept in zip(plan.tiles, done, strict=True)
+            if kept is not None
         ]
-        self.trained[t].append(level_of(plan.first_node, tiles, self.bias, self.n_features))
+        self.trained[self.levels[level][0]].append(level_of(plan.first_node, tiles, self.bias, self.n_features))
         self.done = []
-
-    def _done_of(self, plan: LevelPlan) -> list[tuple[tuple[int, int, int], Kept]]:
-        """The tiles of a level that are trained, each with what is left of it."""
-        return [(tile, kept) for tile, kept in zip(plan.tiles, self.done, strict=True) if kept is not None]
 
     def give_up(self) -> None:
         """The run ends before its time: of a tree whose last level is under way the labels that are trained so far are kept."""
         if self.level == len(self.levels):
             return
-        t, depth = self.levels[self.level]
-        plan = self.plans[t].levels[depth]
-        if depth < len(self.plans[t].levels) - 1 or not any(kept is not None for kept in self.done):
+        plan = self.level_plan(self.level)
+        if not self.is_of_labels(self.level) or not any(kept is not None for kept in self.done):
             return
         never = self.objective.initial_bias(np.array([0.5 / max(len(self.example), 1)]), np.array([1.0]))[0]
         for (_, first, last), kept in zip(plan.tiles, self.done, strict=True):
@@ -304,15 +294,20 @@ class TreeTraining(Strategy):
                 self.bias[first:last] = never
         self.finish_level(self.level)
 
-    def tiles_of(self, level: int) -> list[tuple[int, int, int]]:
-        """The tiles of a level; see `LevelPlan`."""
+    def level_plan(self, level: int) -> LevelPlan:
+        """The plan of a level."""
         t, depth = self.levels[level]
-        return self.plans[t].levels[depth].tiles
+        return self.plans[t].levels[depth]
+
+    def is_of_labels(self, level: int) -> bool:
+        """Whether the nodes of a level are labels."""
+        t, depth = self.levels[level]
+        return depth == len(self.plans[t].levels) - 1
 
     def tiles(self, level: int) -> Tiles:
         """The trained tiles of a level that is under way."""
         done = [(n, kept) for n, kept in enumerate(self.done) if kept is not None]
-        number, bounds = np.array([n for n, _ in done], dtype=np.int64), self.tiles_of(level)
+        number, bounds = np.array([n for n, _ in done], dtype=np.int64), self.level_plan(level).tiles
         feature, label, value = (
             np.concatenate([np.zeros(0, dtype), *(kept[k] for _, kept in done)])
             for k, dtype in enumerate((np.int32, np.int32, np.float32))
@@ -326,7 +321,7 @@ class TreeTraining(Strategy):
         first_kept = first_label = 0
         for number, n_kept, loss in zip(tiles.number.tolist(), tiles.n_kept.tolist(), tiles.loss.tolist(), strict=True):
             kept = slice(first_kept, first_kept + n_kept)
-            _, first, last = self.tiles_of(level)[number]
+            _, first, last = self.level_plan(level).tiles[number]
             self.bias[first:last] = tiles.bias[first_label : first_label + last - first]
             self.losses[level][number] = loss
             # Copies: views would keep all other tiles in memory.
@@ -343,7 +338,7 @@ class TreeTraining(Strategy):
 
     def mean_loss(self) -> float:
         """The mean over examples of the loss of their last visits, over the labels that they reached; the mean over trees."""
-        at_labels = [self.losses[n].sum() for n, (t, depth) in enumerate(self.levels) if depth == len(self.plans[t].levels) - 1]
+        at_labels = [self.losses[level].sum() for level in range(len(self.levels)) if self.is_of_labels(level)]
         return float(np.sum(at_labels) / self.n_labelled / len(at_labels))
 
     def arrays(self) -> dict[str, np.ndarray]:

@@ -18,7 +18,7 @@ from embedx import optimizers, samplers
 from embedx.classification import task as classification
 from embedx.classification.resolve import is_label_by_label, resolved
 from embedx.classification.settings import ClassifySettings
-from embedx.classification.strategies import Classification, Full, FullTiled, Sampled
+from embedx.classification.strategies import Classification, Full, FullSparse, FullTiled, Sampled
 from embedx.classification.tree_training import Tiles, TreeTraining
 from embedx.distributed.ray_backend import Size
 from embedx.distributed.replica import ParameterReplica
@@ -70,8 +70,10 @@ class ExamplesPlan(Plan):
 
 def _rates_of_outputs(strategy: Classification, of_features: np.ndarray) -> np.ndarray:
     """float64 (rows of the table,): how often each row of `outputs` is updated for an example, if one is a minibatch."""
-    if isinstance(strategy, Full):  # whose rows are features
-        return np.ones(strategy.dim) if strategy.settings.hidden else np.append(of_features, [1.0] * strategy.has_bias)
+    if isinstance(strategy, FullSparse):  # whose rows are features
+        return np.append(of_features, [1.0] * strategy.has_bias)
+    if isinstance(strategy, Full):
+        return np.ones(strategy.n_rows)
     assert isinstance(strategy, Sampled)
     plan, draws, shown = strategy.plan, strategy.draws, strategy.counts / strategy.n
     if plan.on_path:
@@ -115,7 +117,7 @@ class LabelsPlan(Plan):
         return TileServer(strategy)
 
     def is_done(self, strategy: TreeTraining, epoch: int, chunks: range) -> bool:
-        n_tiles = len(strategy.tiles_of(epoch))
+        n_tiles = len(strategy.level_plan(epoch).tiles)
         return all(chunk >= n_tiles or strategy.done[chunk] is not None for chunk in chunks)
 
     def replica(self, strategy: TreeTraining) -> "TileReplica":

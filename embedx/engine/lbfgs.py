@@ -14,7 +14,7 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.sparse import issparse
 
-from embedx.engine.select import counts_among_all_rows
+from embedx.engine.select import POSITIVES, Entries, entries_among_all_rows
 from embedx.kernels.batch import Batch, new_batch
 from embedx.labeled.data import Labels
 from embedx.objectives.contract import Objective
@@ -22,7 +22,7 @@ from embedx.samplers.contract import Paths
 
 FOR_EVER = 2**50  # updates after which every state stands still
 BLOCK_FLOATS = 1 << 18  # scores, or features as float64, worked on at a time: two megabytes stay in the cache
-LEAST_DENSE_ROWS = 256  # in a block, so that adding up its gradient costs little beside computing it
+MIN_DENSE_ROWS = 256  # in a block, so that adding up its gradient costs little beside computing it
 
 
 class Optimum(NamedTuple):
@@ -67,12 +67,14 @@ def minimise(
     if len(counted) < len(weights):
         features, labels, weights = features[counted], labels.rows(counted), weights[counted]
     total = float(weights.sum())
-    step = max(BLOCK_FLOATS // max(*shape), shape[0] if issparse(features) else LEAST_DENSE_ROWS)
+    step = max(BLOCK_FLOATS // max(*shape), shape[0] if issparse(features) else MIN_DENSE_ROWS)
     blocks = [
         _block(objective, features[first : first + step], labels, weights, first, paths)
         for first in range(0, len(weights), step)
     ]
-    workspace = _new_workspace(objective, blocks, n_features, n_rows)
+    batch = new_batch(max((len(block.entries.example) for block in blocks), default=0), n_rows, dtype=np.float64)
+    batch.key[:], batch.n_updates[:] = np.arange(len(batch.key)), FOR_EVER
+    constants = objective.constants(n_rows, n_rows).astype(np.float64)
     last = start.ravel(), np.inf  # the point that was accepted last, and the penalised loss that was computed last
     iterations = evaluations = 0
     initial = np.nan
@@ -87,14 +89,11 @@ def minimise(
         gradient = np.zeros(shape)
         loss = 0.0
         for block in blocks:
-            rows = block.features
-            if not issparse(rows):
-                rows = workspace.features[: len(rows)]
-                rows[:] = block.features
+            rows = block.features if issparse(block.features) else block.features.astype(np.float64)
             z = rows @ w[:n_features]
             if has_bias:
                 z += w[-1]
-            found, z = _coefficients(objective, block, z, workspace)
+            found, z = _coefficients(objective, block, z, batch, constants)
             loss += found
             gradient[:n_features] += rows.T @ z
             if has_bias:
@@ -132,60 +131,34 @@ def _penalty(w: np.ndarray, l2: float) -> float:
 
 
 class _Block(NamedTuple):
-    """Some rows of the data, and what `coefficients` is told of them: a line for each row, or for each of its positives."""
+    """Some rows of the data, and their lines as `coefficients` sees them."""
 
     features: Any  # float32 (n, n_features), a view; or sparse, float64
     starts: np.ndarray | None  # int64 (n,): the first line of each row; None if every row is one line
-    example: np.ndarray  # int64 (n_lines,): the row that a line scores
-    entries: "_Entries"
+    entries: Entries
     groups: list[tuple[float, Any]]  # weights, and the lines that have each: a slice of all, or int64 indices
-
-
-class _Entries(NamedTuple):
-    """label and sample_count of the lines of a block: 0 and base, but for these."""
-
-    base: np.ndarray  # float64 (n_lines, 1)
-    line: np.ndarray  # int64 (n_entries,)
-    column: np.ndarray  # int (n_entries,)
-    label: np.ndarray  # float64 (n_entries,)
-    sample_count: np.ndarray  # float64 (n_entries,)
-
-
-class _Workspace(NamedTuple):
-    """Memory for one block."""
-
-    features: np.ndarray  # float64 (most rows, n_features); none if sparse
-    batch: Batch  # float64, a row for each of the lines, a column for each output row
-    constants: np.ndarray  # float64: of the objective
 
 
 def _block(objective: Objective, features: Any, labels: Labels, weights: np.ndarray, first: int, paths: Paths | None) -> _Block:
     """The block of the rows from `first` on whose features these are; all of them have labels."""
     n = features.shape[0]
     labels = labels.rows(np.arange(first, first + n))
-    own_lines = objective.positives == "single" and paths is None  # for each positive
-    example = np.repeat(np.arange(n), labels.n_of_row) if own_lines else np.arange(n)
+    if paths is None:
+        entries = entries_among_all_rows(
+            labels.n_of_row, labels.ids, np.ones(len(labels.ids)), POSITIVES[objective.positives],
+            keeps_accidental_hits=objective.keeps_accidental_hits,
+        )  # fmt: skip
+    else:
+        entries = _entries_of_paths(labels, paths)
     return _Block(
         features.astype(np.float64) if issparse(features) else features,
-        labels.offsets[:-1] if len(example) > n else None,
-        example,
-        _entries(objective, labels, own_lines) if paths is None else _entries_of_paths(labels, paths),
-        _groups(np.asarray(weights, dtype=np.float64)[first : first + n][example]),
+        labels.offsets[:-1] if len(entries.example) > n else None,
+        entries,
+        _groups(np.asarray(weights, dtype=np.float64)[first : first + n][entries.example]),
     )
 
 
-def _entries(objective: Objective, labels: Labels, own_lines: bool) -> _Entries:
-    """Where all rows compete."""
-    n_of_row, n_labels = labels.n_of_row, len(labels.ids)
-    line = np.arange(n_labels) if own_lines else np.repeat(np.arange(len(n_of_row)), n_of_row)
-    negative, positive = counts_among_all_rows(
-        np.ones(n_labels) if own_lines else n_of_row.astype(np.float64), objective.positives,
-        keeps_accidental_hits=objective.keeps_accidental_hits,
-    )  # fmt: skip
-    return _Entries(negative[:, None], line, labels.ids, np.ones(n_labels), positive[line])
-
-
-def _entries_of_paths(labels: Labels, paths: Paths) -> _Entries:
+def _entries_of_paths(labels: Labels, paths: Paths) -> Entries:
     """Where nodes compete; the losses of several positives are summed node by node."""
     way = Labels(paths.offsets, np.arange(len(paths.nodes))).rows(labels.ids)
     label_of_step = np.repeat(np.arange(len(labels.ids)), way.n_of_row)
@@ -194,7 +167,7 @@ def _entries_of_paths(labels: Labels, paths: Paths) -> _Entries:
     distinct, place = np.unique(row * width + paths.nodes[way.ids], return_inverse=True)
     bits = paths.bits[way.ids]
     turns = (np.bincount(place, marks, len(distinct)) for marks in (bits, 1 - bits))
-    return _Entries(np.zeros((len(labels), 1)), distinct // width, distinct % width, *turns)
+    return Entries(np.arange(len(labels)), np.zeros(len(labels)), distinct // width, distinct % width, *turns)
 
 
 def _groups(weights: np.ndarray) -> list[tuple[float, Any]]:
@@ -207,47 +180,26 @@ def _groups(weights: np.ndarray) -> list[tuple[float, Any]]:
     return list(zip(levels.tolist(), lines, strict=True))
 
 
-def _new_workspace(objective: Objective, blocks: list[_Block], n_features: int, n_rows: int) -> _Workspace:
-    """Memory for the largest of the blocks."""
-    lines = max((len(block.example) for block in blocks), default=0)
-    dense = max((block.features.shape[0] for block in blocks if not issparse(block.features)), default=0)
-    batch = new_batch(lines, n_rows, dtype=np.float64)
-    batch.key[:] = np.arange(lines)
-    batch.n_updates[:] = FOR_EVER
-    return _Workspace(
-        features=np.zeros((dense, n_features)),
-        batch=batch,
-        constants=objective.constants(n_rows, n_rows).astype(np.float64),
-    )
-
-
 # ---- scores to coefficients
 
 
-def _coefficients(objective: Objective, block: _Block, z: np.ndarray, workspace: _Workspace) -> tuple[float, np.ndarray]:
+def _coefficients(
+    objective: Objective, block: _Block, z: np.ndarray, workspace: Batch, constants: np.ndarray
+) -> tuple[float, np.ndarray]:
     """The weighted loss of a block whose scores are z, and its weighted coefficients like z; z may be overwritten."""
-    lines, n_rows = len(block.example), z.shape[1]
-    scores = z if block.starts is None else z[block.example]
-    label, sample_count = workspace.batch.label[:lines], workspace.batch.sample_count[:lines]
     entries = block.entries
-    label[:], sample_count[:] = 0, entries.base
-    label[entries.line, entries.column] = entries.label
-    sample_count[entries.line, entries.column] = entries.sample_count
-    state = np.zeros((lines, 0))
+    lines, n_rows = len(entries.example), z.shape[1]
+    scores = z if block.starts is None else z[entries.example]
+    batch = Batch(*(array[:lines] for array in workspace))
+    entries.write(batch.label, batch.sample_count)
+    state = np.zeros((lines, objective.state_width))
     if objective.state_width:
-        state = np.ascontiguousarray(objective.optimal_state(scores, label), dtype=np.float64).reshape(
-            lines, objective.state_width
-        )
+        state[:] = objective.optimal_state(scores, batch.label).reshape(state.shape)
     loss = 0.0
-    for weight, mine in block.groups:  # `coefficients` sums the losses of what it is handed
-        part = np.ascontiguousarray(scores[mine])
-        n = len(part)
-        batch = Batch(*(array[:n] for array in workspace.batch))._replace(
-            z=part, label=np.ascontiguousarray(label[mine]), sample_count=np.ascontiguousarray(sample_count[mine])
-        )
-        loss += weight * objective.coefficients(
-            batch, np.ascontiguousarray(state[mine]), workspace.constants, n, n_rows, np.float64(0)
-        )
-        part *= weight
-        scores[mine] = part
+    for weight, mine in block.groups:  # `coefficients` sums the losses of the lines that it gets
+        own = [np.ascontiguousarray(array[mine]) for array in (scores, batch.label, batch.sample_count, state)]
+        n = len(own[0])
+        part = Batch(*(array[:n] for array in workspace))._replace(z=own[0], label=own[1], sample_count=own[2])
+        loss += weight * objective.coefficients(part, own[3], constants, n, n_rows, np.float64(0))
+        scores[mine] = weight * own[0]
     return loss, scores if block.starts is None else np.add.reduceat(scores, block.starts, axis=0)

@@ -19,7 +19,7 @@ import numpy as np
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.gemm import TILE
 from embedx.kernels.simd import SIMD_WIDTH as FLOATS
-from embedx.kernels.simd import divide, load, multiply_add, splat, store, sum_of, zeros
+from embedx.kernels.simd import load, multiply_add, splat, store, sum_of, zeros
 from embedx.optimizers.contract import PER_COORDINATE, PER_ROW
 from embedx.optimizers.descend import number_divisor, row_divisor
 
@@ -240,7 +240,7 @@ def _merge_per_coordinate(live, base, remote, at, row, k, local, buffers, optimi
             u = load(remote.state, at, d)
             if optimizer.is_ema:
                 t = t - (u - s)
-            share = divide(number_divisor(optimizer.kind, load(live.state, row, d)), number_divisor(optimizer.kind, u + t))
+            share = number_divisor(optimizer.kind, load(live.state, row, d)) / number_divisor(optimizer.kind, u + t)
             store(local.state, k, d, t)
             store(base.state, row, d, u + t)
             store(live.state, row, d, u + t)

@@ -8,21 +8,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from embedx.engine.sampled import (
-    add_positives,
-    backward,
-    descend_outputs,
-    encode,
-    fill_up,
-    gradient_of_h,
-    labels_of,
-    new_line,
-    score_candidates,
-)
+from embedx.engine.sampled import add_positives, fill_up, labels_of, new_line, train_lines
 from embedx.engine.select import set_negative
+from embedx.engine.shared import encode
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.random import bits
-from embedx.optimizers.decay import clock_step, step_size
+from embedx.optimizers.decay import clock_step
 from embedx.search.index import Index
 from embedx.search.message_passing import MessageWorkspace, pass_messages
 from embedx.search.query import QueryWorkspace, find_candidates
@@ -41,44 +32,37 @@ class Retrieval(NamedTuple):
 
 
 @kernel
-def train_chunk(coefficients, shared, workspace, retrieval, order, start, stop, lr, decay_clock, key):
-    """Train on the examples order[start:stop], a minibatch at a time; return the summed loss, the lines, the decay clock.
+def train_chunk(coefficients, shared, workspace, retrieval, chunk):
+    """Train on a chunk, a minibatch at a time; return the summed loss, the lines, the decay clock.
 
-    `key` decides which label stands for all, where one does. An example without labels is passed over.
+    `chunk.key` decides which label stands for all, where one does. An example without labels is passed over.
     """
-    plan, optimizer = shared.plan, shared.optimizer
+    decay_clock, has_messages = chunk.decay_clock, retrieval.spec.message_iterations > 0
     loss = 0.0
     n_seen = 0
-    for begin in range(start, stop, plan.batch_size):
-        end = min(begin + plan.batch_size, stop)
-        encode(shared, workspace, order[begin:end], decay_clock)
-        n_lines, width, loss_of_messages = _choose(coefficients, shared, workspace, retrieval, order, begin, end, key)
+    for begin in range(chunk.start, chunk.stop, shared.plan.batch_size):
+        end = min(begin + shared.plan.batch_size, chunk.stop)
+        chosen = chunk.order[begin:end]
+        encode(shared, workspace.h, chosen, decay_clock)
+        n_lines, width, loss_of_messages = _choose(coefficients, shared, workspace, retrieval, chunk, begin, end)
         fill_up(shared, workspace, n_lines, width, decay_clock)
-        loss += loss_of_messages
-        if retrieval.spec.message_iterations == 0:
-            score_candidates(shared, workspace, order[begin:end], 0, n_lines)
-            state_rate = np.float32(lr) * optimizer.state_rate
-            loss += coefficients(workspace.batch, shared.state, shared.constants, n_lines, width, state_rate)
-        n_seen += n_lines
-        scale = np.float32(plan.sum_over / (end - begin))
-        rate = step_size(optimizer, lr)
-        gradient_of_h(shared, workspace, 0, n_lines, end - begin, scale)
-        n_touched = descend_outputs(shared, workspace, order[begin:end], 0, n_lines, scale, rate)
+        own, n_touched = train_lines(coefficients, shared, workspace, chosen, n_lines, width, chunk.lr, has_messages)
         mark_stale(workspace.groups.touched, n_touched, retrieval.stale)
-        backward(shared, workspace, order, begin, end, rate)
-        decay_clock += clock_step(optimizer, lr)
+        loss += own + loss_of_messages
+        n_seen += n_lines
+        decay_clock += clock_step(shared.optimizer, chunk.lr)
     return loss, n_seen, decay_clock
 
 
 @kernel_part
-def _choose(coefficients, shared, workspace, retrieval, order, begin, end, key):
+def _choose(coefficients, shared, workspace, retrieval, chunk, begin, end):
     """Write the lines of a minibatch; return how many there are, the most candidates of one, and the loss of the messages."""
     p = width = 0
     loss = 0.0
     batch, rows, index, spec = workspace.batch, workspace.rows, retrieval.row_index, retrieval.spec
     for position in range(begin, end):
-        i = order[position]
-        stream = bits(key, np.uint64(position))
+        i = chunk.order[position]
+        stream = bits(chunk.key, np.uint64(position))
         first, last = labels_of(shared.examples, shared.plan, i, stream)
         if first == last:
             continue

@@ -14,80 +14,29 @@ from typing import NamedTuple
 
 import numpy as np
 
-from embedx.engine.examples import (
-    Csr,
-    Examples,
+from embedx.engine.examples import Examples
+from embedx.engine.select import SINGLE, draw_weight, set_negative, set_node, set_padding, set_positive
+from embedx.engine.shared import (
     FeatureWorkspace,
     Groups,
-    copy_features,
-    descend_features,
+    Plan,
+    backward,
+    encode,
     new_feature_workspace,
     new_groups,
     put,
-    sum_rows,
 )
-from embedx.engine.select import SINGLE, draw_weight, set_negative, set_node, set_padding, set_positive
-from embedx.engine.sparse_rows import (
-    SlotSteps,
-    clear_scattered,
-    collect_bias,
-    collect_read,
-    collect_sought,
-    gain_of_row,
-    is_sought,
-    new_slot_steps,
-    scatter,
-    score_of_row,
-    step_of_slots,
-)
+from embedx.engine.sparse_rows import SlotSteps, gain_of_row, new_slot_steps, scatter, score_of_row, step_of_row
 from embedx.kernels.batch import Batch, new_batch
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.gemm import dot
 from embedx.kernels.random import bits, open_uniform, uniform
 from embedx.kernels.simd import SIMD_WIDTH, aligned_zeros, load, multiply_add, padded, prefetch, splat, store, zeros
-from embedx.optimizers.contract import PER_ROW, Table, UpdateRule
 from embedx.optimizers.decay import clock_step, decay_row, shorten, step_size
-from embedx.optimizers.descend import descend_row, descend_sparse, row_rate
-from embedx.samplers.contract import FILTER_SIZE, SamplerData, SampleWorkspace, new_sample_workspace
+from embedx.optimizers.descend import descend_row
+from embedx.samplers.contract import FILTER_SIZE, SampleWorkspace, new_sample_workspace
 
 AHEAD = 4  # candidates whose rows are prefetched
-
-
-class SampledPlan(NamedTuple):
-    """The settings of steps, as plain numbers."""
-
-    n_features: int
-    dim: int  # of h, the constant 1 for the bias included
-    has_bias: bool
-    has_hidden: bool
-    has_h: bool  # features are dense or there is a hidden layer; else output rows are scored against sparse features
-    has_sparse_rows: bool
-    positives: int
-    on_path: bool  # the candidates are the nodes on the path to the positive; else positives and draws
-    counts_repeats: bool  # of draws
-    n_draws: int
-    keeps_accidental_hits: bool
-    uses_log_expected_count: bool
-    uses_score_gain: bool
-    one_label: bool  # a random label of an example stands for all at each visit
-    in_turn: bool  # lines are trained one after another
-    batch_size: int
-    sum_over: float  # coefficients are multiplied by this and divided by the number of examples in the step
-
-
-class Shared(NamedTuple):
-    """What all threads share; the parameters are updated without locks."""
-
-    hidden: Table  # a row for each feature; empty without hidden layer
-    outputs: Table  # a row for each output row; its last number is the bias, if there is one
-    state: np.ndarray  # float32 (n_examples, state_width)
-    n_updates: np.ndarray  # int64 (n_examples,)
-    slots: Csr  # the features of sparse output rows, which are then one row of `outputs`; see sparse_rows
-    examples: Examples
-    draws: SamplerData
-    constants: np.ndarray  # of the objective
-    optimizer: UpdateRule
-    plan: SampledPlan
 
 
 class SampledWorkspace(NamedTuple):
@@ -104,14 +53,12 @@ class SampledWorkspace(NamedTuple):
     gradient: np.ndarray  # float32 (1, stride of the output rows)
     groups: Groups  # entries by output row
     features: FeatureWorkspace  # of the hidden layer
-    x: np.ndarray  # float32 (n_features,): zeros, over which an example that meets sparse output rows is scattered
-    slot_steps: SlotSteps  # of sparse output rows
+    x: np.ndarray  # float32 (n_features,): zeros, over which an example is scattered to meet sparse output rows
+    slot_steps: SlotSteps  # of output rows that meet sparse features
 
 
-def new_workspace(
-    plan: SampledPlan, examples: Examples, n_rows: int, longest_path: int, uniforms_width: int
-) -> SampledWorkspace:
-    """Memory for a worker; minibatches may hold any of the examples."""
+def new_workspace(plan: Plan, examples: Examples, longest_path: int) -> SampledWorkspace:
+    """Buffers for a worker; minibatches may hold any of the examples."""
     n_labels = np.sort(np.diff(examples.label_offsets))[::-1]
     max_labels = max(int(n_labels[:1].sum()), 1)
     batch = min(plan.batch_size, len(n_labels))
@@ -124,61 +71,74 @@ def new_workspace(
         example=np.zeros(lines, dtype=np.int64),
         rows=np.zeros((lines, width), dtype=np.int32),
         n_candidates=np.zeros(lines, dtype=np.int64),
-        batch=new_batch(lines, width, uniforms_width),
+        batch=new_batch(lines, width, plan.uniforms_width),
         seen=np.full(FILTER_SIZE, -1, dtype=np.int64),
         sampling=new_sample_workspace(plan.n_draws, max_labels),
         gradient=np.zeros((1, padded(plan.dim)), dtype=np.float32),
-        groups=new_groups(n_rows, lines * width),
-        features=new_feature_workspace(examples, plan.n_features if plan.has_hidden else 0, batch, plan.dim),
+        groups=new_groups(plan.n_rows, lines * width),
+        features=new_feature_workspace(examples, plan),
         x=np.zeros(plan.n_features if plan.has_sparse_rows else 0, dtype=np.float32),
-        slot_steps=new_slot_steps(plan.dim if plan.has_sparse_rows else 0),
+        slot_steps=new_slot_steps(0 if plan.has_h else plan.dim),
     )
 
 
 @kernel
-def train_chunk(coefficients, sample, log_expected_count, shared, workspace, order, start, stop, lr, decay_clock, key):
-    """Train on the examples order[start:stop], a minibatch at a time; return the summed loss, the lines, the decay clock.
+def train_chunk(coefficients, sample, log_expected_count, shared, workspace, chunk):
+    """Train on a chunk, a minibatch at a time; return the summed loss, the lines, the decay clock.
 
-    `key` decides the draws, by position. An example without labels is passed over.
+    `chunk.key` decides the draws, by position. An example without labels is passed over.
     """
-    plan, optimizer = shared.plan, shared.optimizer
+    decay_clock = chunk.decay_clock
     loss = 0.0
     n_seen = 0
     workspace.seen[:] = -1
-    for begin in range(start, stop, plan.batch_size):
-        end = min(begin + plan.batch_size, stop)
-        n_lines, width = _choose(sample, log_expected_count, shared, workspace, order, begin, end, key)
+    for begin in range(chunk.start, chunk.stop, shared.plan.batch_size):
+        end = min(begin + shared.plan.batch_size, chunk.stop)
+        chosen = chunk.order[begin:end]
+        encode(shared, workspace.h, chosen, decay_clock)
+        n_lines, width = _choose(sample, log_expected_count, shared, workspace, chunk, begin, end)
         fill_up(shared, workspace, n_lines, width, decay_clock)
-        encode(shared, workspace, order[begin:end], decay_clock)
+        loss += train_lines(coefficients, shared, workspace, chosen, n_lines, width, chunk.lr, False)[0]
         n_seen += n_lines
-        scale = np.float32(plan.sum_over / (end - begin))
-        rate = step_size(optimizer, lr)
-        at_once = 1 if plan.in_turn else n_lines
-        for first in range(0, n_lines, max(at_once, 1)):
-            last = first + at_once
-            score_candidates(shared, workspace, order[begin:end], first, last)
-            lines = lines_of(workspace.batch, first, last)
-            loss += coefficients(lines, shared.state, shared.constants, at_once, width, np.float32(lr) * optimizer.state_rate)
-            gradient_of_h(shared, workspace, first, last, end - begin, scale)
-            descend_outputs(shared, workspace, order[begin:end], first, last, scale, rate)
-        backward(shared, workspace, order, begin, end, rate)
-        decay_clock += clock_step(optimizer, lr)
+        decay_clock += clock_step(shared.optimizer, chunk.lr)
     return loss, n_seen, decay_clock
+
+
+@kernel_part
+def train_lines(coefficients, shared, workspace, chosen, n_lines, width, lr, has_coefficients):
+    """One step on the lines of a minibatch; return the loss, and how many output rows groups.touched names that moved.
+
+    Scores are overwritten by coefficients, unless these are there already.
+    """
+    plan, optimizer = shared.plan, shared.optimizer
+    scale, rate = np.float32(plan.sum_over / chosen.size), step_size(optimizer, lr)
+    workspace.h_gradient[: chosen.size] = 0
+    loss = 0.0
+    n_touched = 0
+    at_once = 1 if plan.in_turn else n_lines
+    for first in range(0, n_lines, max(at_once, 1)):
+        last = first + at_once
+        if not has_coefficients:
+            score_candidates(shared, workspace, chosen, first, last)
+            lines = lines_of(workspace.batch, first, last)
+            loss += coefficients(lines, shared.state, shared.constants, at_once, width, lr * optimizer.state_rate)
+        gradient_of_h(shared, workspace, first, last, scale)
+        n_touched = descend_outputs(shared, workspace, chosen, first, last, scale, rate)
+    backward(shared, workspace.features, chosen, workspace.h_gradient, rate)
+    return loss, n_touched
 
 
 # ---- select
 
 
 @kernel_part
-def _choose(sample, log_expected_count, shared, workspace, order, begin, end, key):
-    """Write the lines of the examples order[begin:end], all but their scores; return the number of lines and the largest number
-    of candidates.
-    """
+def _choose(sample, log_expected_count, shared, workspace, chunk, begin, end):
+    """Write the lines of a minibatch, all but their scores; return the number of lines and the largest number of candidates."""
     plan = shared.plan
     p = width = 0
     for position in range(begin, end):
-        i = order[position]
-        stream = bits(key, np.uint64(position))
+        i = chunk.order[position]
+        stream = bits(chunk.key, np.uint64(position))
         first, last = labels_of(shared.examples, plan, i, stream)
         n = 1 if plan.positives == SINGLE else last - first  # of a line
         for at in range(first, last, max(n, 1)):
@@ -296,59 +256,6 @@ def fill_up(shared, workspace, n_lines, width, decay_clock):
             decay_row(shared.outputs, row, shared.plan.dim - shared.plan.has_bias, shared.optimizer, decay_clock)
 
 
-# ---- encode
-
-
-@kernel_part
-def encode(shared, workspace, chosen, decay_clock):
-    """Write h of the chosen examples, if they have one."""
-    plan, h = shared.plan, workspace.h
-    if plan.has_h:
-        for e in range(chosen.size):
-            if plan.has_hidden:
-                n = plan.dim - plan.has_bias
-                sum_rows(shared.examples, chosen[e], shared.hidden, n, shared.optimizer, decay_clock, h, e)
-            else:
-                copy_features(shared.examples, chosen[e], h, e)
-            if plan.has_bias:
-                h[e, plan.dim - 1] = 1
-    if plan.has_hidden:
-        for e in range(chosen.size):
-            for d in range(0, h.shape[1], SIMD_WIDTH):
-                store(workspace.h_gradient, e, d, zeros())
-
-
-@kernel_part
-def gradient_of_h(shared, workspace, first_line, last_line, n, scale):
-    """Add to h_gradient[:n] the gradients by the scores of some lines, before any row is updated by them."""
-    plan = shared.plan
-    if not plan.has_hidden:
-        return
-    for p in range(first_line, last_line):
-        e = workspace.example[p]
-        for c in range(workspace.n_candidates[p]):
-            if workspace.batch.z[p, c] != 0:
-                row = np.int64(workspace.rows[p, c])
-                x = splat(scale * workspace.batch.z[p, c])
-                for d in range(0, workspace.h.shape[1], SIMD_WIDTH):
-                    g = multiply_add(x, load(shared.outputs.rows, row, d), load(workspace.h_gradient, e, d))
-                    store(workspace.h_gradient, e, d, g)
-    if plan.has_bias:  # along which no h moves
-        for e in range(n):
-            workspace.h_gradient[e, plan.dim - 1] = 0
-
-
-@kernel_part
-def backward(shared, workspace, order, begin, end, rate):
-    """The steps of the hidden layer along h_gradient."""
-    plan = shared.plan
-    if plan.has_hidden:
-        descend_features(
-            shared.hidden, shared.examples, shared.optimizer, plan.dim - plan.has_bias, workspace.features,
-            workspace.h_gradient, order, begin, end, rate,
-        )  # fmt: skip
-
-
 # ---- score
 
 
@@ -367,42 +274,25 @@ def score_candidates(shared, workspace, chosen, first_line, last_line):
                 batch.z[p, c] = dot(workspace.h, e, table, np.int64(workspace.rows[p, c]))
             if plan.uses_score_gain:
                 batch.score_gain[p, :n] = dot(workspace.h, e, workspace.h, e)
-        elif plan.has_sparse_rows:
-            _score_sparse_rows(shared, workspace, p, chosen[e])
         else:
-            _score_sparse_features(shared, workspace, p, chosen[e])
+            _score_by_features(shared, workspace, p, chosen[e])
 
 
 @kernel_part
-def _score_sparse_features(shared, workspace, p, i):
-    """The scores of line p, of example i, whose sparse features are scored against whole output rows."""
-    plan, examples, batch, table = shared.plan, shared.examples, workspace.batch, shared.outputs.rows
+def _score_by_features(shared, workspace, p, i):
+    """The scores of line p, of example i, which has sparse features."""
+    plan, examples, batch = shared.plan, shared.examples, workspace.batch
     first, last = examples.offsets[i], examples.offsets[i + 1]
+    scatter(shared, first, last, workspace.x, True)
     for c in range(workspace.n_candidates[p]):
         row = np.int64(workspace.rows[p, c])
-        z = table[row, plan.dim - 1] if plan.has_bias else np.float32(0)
-        for f in range(first, last):
-            z += examples.values[f] * table[row, examples.columns[f]]
-        batch.z[p, c] = z
-    if plan.uses_score_gain:
-        square = np.float32(plan.has_bias)
-        for f in range(first, last):
-            square += examples.values[f] * examples.values[f]
-        batch.score_gain[p, : workspace.n_candidates[p]] = square
-
-
-@kernel_part
-def _score_sparse_rows(shared, workspace, p, i):
-    """The same against sparse output rows."""
-    plan, examples, x, batch = shared.plan, shared.examples, workspace.x, workspace.batch
-    first, last = examples.offsets[i], examples.offsets[i + 1]
-    scatter(examples, first, last, x)
-    for c in range(workspace.n_candidates[p]):
-        row = np.int64(workspace.rows[p, c])
-        batch.z[p, c] = score_of_row(examples, first, last, x, shared.slots, shared.outputs, plan.has_bias, row)
+        batch.z[p, c] = score_of_row(shared, first, last, workspace.x, row)
         if plan.uses_score_gain:
-            batch.score_gain[p, c] = gain_of_row(x, shared.slots, plan.has_bias, row)
-    clear_scattered(examples, first, last, x)
+            if plan.has_sparse_rows or c == 0:
+                batch.score_gain[p, c] = gain_of_row(shared, first, last, workspace.x, row)
+            else:
+                batch.score_gain[p, c] = batch.score_gain[p, 0]
+    scatter(shared, first, last, workspace.x, False)
 
 
 @kernel_part
@@ -418,6 +308,22 @@ def lines_of(batch, first, last):
 
 
 @kernel_part
+def gradient_of_h(shared, workspace, first_line, last_line, scale):
+    """Add to h_gradient the gradients by the scores of some lines, before any row is updated by them."""
+    if not shared.plan.has_hidden:
+        return
+    for p in range(first_line, last_line):
+        e = workspace.example[p]
+        for c in range(workspace.n_candidates[p]):
+            if workspace.batch.z[p, c] != 0:
+                row = np.int64(workspace.rows[p, c])
+                x = splat(scale * workspace.batch.z[p, c])
+                for d in range(0, workspace.h.shape[1], SIMD_WIDTH):
+                    g = multiply_add(x, load(shared.outputs.rows, row, d), load(workspace.h_gradient, e, d))
+                    store(workspace.h_gradient, e, d, g)
+
+
+@kernel_part
 def descend_outputs(shared, workspace, chosen, first_line, last_line, scale, rate):
     """Update each output row that has coefficients in some lines: groups.touched[:n]; return n."""
     plan, groups, z, n_touched = shared.plan, workspace.groups, workspace.batch.z, 0
@@ -428,13 +334,10 @@ def descend_outputs(shared, workspace, chosen, first_line, last_line, scale, rat
     for t in range(n_touched):
         row = np.int64(groups.touched[t])
         if plan.has_h:
-            _step_of_row(shared, workspace, row, scale, rate)
+            _step_along_h(shared, workspace, row, scale, rate)
         else:
-            _add_sparse_gradient(shared, workspace, chosen, row, scale)
-            if plan.has_sparse_rows:
-                _step_of_sparse_row(shared, workspace, chosen, row, rate)
-            else:
-                _step_by_sparse_features(shared, workspace, chosen, row, scale, rate)
+            _add_gradient(shared, workspace, chosen, row, scale)
+            step_of_row(shared, workspace, chosen, row, rate)
         groups.first[row] = -1
         if shared.optimizer.max_norm > 0:
             shorten(shared.outputs, row, plan.dim - plan.has_bias, shared.optimizer.max_norm)
@@ -442,7 +345,7 @@ def descend_outputs(shared, workspace, chosen, first_line, last_line, scale, rat
 
 
 @kernel_part
-def _step_of_row(shared, workspace, row, scale, rate):
+def _step_along_h(shared, workspace, row, scale, rate):
     """The step of an output row whose examples have an h."""
     g, z = workspace.gradient, workspace.batch.z
     for d in range(0, g.shape[1], SIMD_WIDTH):
@@ -459,7 +362,7 @@ def _step_of_row(shared, workspace, row, scale, rate):
 
 
 @kernel_part
-def _add_sparse_gradient(shared, workspace, chosen, row, scale):
+def _add_gradient(shared, workspace, chosen, row, scale):
     """Add up the gradient of an output row whose examples are sparse, where they have features; it is zero elsewhere."""
     g, z, examples, plan = workspace.gradient, workspace.batch.z, shared.examples, shared.plan
     entry = workspace.groups.first[row]
@@ -472,69 +375,3 @@ def _add_sparse_gradient(shared, workspace, chosen, row, scale):
         if plan.has_bias:
             g[0, plan.dim - 1] += x
         entry = workspace.groups.following[entry]
-
-
-@kernel_part
-def _step_by_sparse_features(shared, workspace, chosen, row, scale, rate):
-    """The step of a whole output row along that gradient, which is zero afterwards."""
-    g, table, examples, plan = workspace.gradient, shared.outputs, shared.examples, shared.plan
-    if table.state_of == PER_ROW:
-        square = _sparse_square(shared, workspace, chosen, row, scale)
-        rate = row_rate(table, row, square, shared.optimizer, rate)
-    bias = plan.dim - 1 if plan.has_bias else -1
-    entry = workspace.groups.first[row]
-    while entry >= 0:
-        i = chosen[workspace.example[entry // workspace.batch.z.shape[1]]]
-        first, last = examples.offsets[i], examples.offsets[i + 1]
-        descend_sparse(table, row, examples.columns, first, last, bias, g, shared.optimizer, rate)
-        entry = workspace.groups.following[entry]
-
-
-@kernel_part
-def _step_of_sparse_row(shared, workspace, chosen, row, rate):
-    """The same of a sparse row, which has weights for some of these features only."""
-    plan, examples, slots = shared.plan, shared.examples, shared.slots
-    g, steps, n = workspace.gradient[:, : plan.dim], workspace.slot_steps, 0
-    if plan.has_bias:
-        n = collect_bias(slots, row, g[0, plan.dim - 1], steps)
-        g[0, plan.dim - 1] = 0
-    n_values = 0
-    entry = workspace.groups.first[row]
-    while entry >= 0:
-        i = chosen[workspace.example[entry // workspace.batch.z.shape[1]]]
-        n_values += examples.offsets[i + 1] - examples.offsets[i]
-        entry = workspace.groups.following[entry]
-    sought = is_sought(slots, plan.has_bias, row, plan.n_features, n_values)
-    if not sought:
-        n = collect_read(slots, plan.has_bias, row, g, n, steps)
-    entry = workspace.groups.first[row]
-    while entry >= 0:
-        i = chosen[workspace.example[entry // workspace.batch.z.shape[1]]]
-        first, last = examples.offsets[i], examples.offsets[i + 1]
-        if sought:
-            n = collect_sought(examples, first, last, slots, plan.has_bias, row, g, n, steps)
-        else:
-            for f in range(first, last):
-                g[0, examples.columns[f]] = 0
-        entry = workspace.groups.following[entry]
-    step_of_slots(shared.outputs, row, steps, n, shared.optimizer, rate)
-
-
-@kernel_part
-def _sparse_square(shared, workspace, chosen, row, scale):
-    """|g|² of the gradient g of an output row.
-
-    Computed as Σ over entries of (what the entry added)·g, so that features of several entries need not be told apart.
-    """
-    g, z, examples, plan = workspace.gradient, workspace.batch.z, shared.examples, shared.plan
-    square = np.float32(0)
-    entry = workspace.groups.first[row]
-    while entry >= 0:
-        p = entry // z.shape[1]
-        i = chosen[workspace.example[p]]
-        dot = g[0, plan.dim - 1] if plan.has_bias else np.float32(0)
-        for f in range(examples.offsets[i], examples.offsets[i + 1]):
-            dot += examples.values[f] * g[0, examples.columns[f]]
-        square += scale * z[p, entry % z.shape[1]] * dot
-        entry = workspace.groups.following[entry]
-    return max(square, np.float32(0))

@@ -14,6 +14,8 @@ A negative is present with certainty among all rows, if an index retrieved it, a
 The draw weight is the number of positives where these are "summed", else 1 (`embedx.objectives.contract`).
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from embedx.kernels.compiled import kernel_part
@@ -57,12 +59,35 @@ def set_padding(batch, e, k):
     batch.sample_count[e, k] = 0
 
 
-def counts_among_all_rows(
-    n_positives: np.ndarray, positives: str, *, keeps_accidental_hits: bool
-) -> tuple[np.ndarray, np.ndarray]:
-    """Where all rows compete, sample_count of a negative and of a positive of examples with so many positives, both (n,)."""
-    negative = n_positives if positives == "summed" else np.minimum(n_positives, 1)
-    return negative, negative * keeps_accidental_hits
+class Entries(NamedTuple):
+    """label and sample_count of lines that all rows are candidates of: 0 and `negative`, but for the entries."""
+
+    example: np.ndarray  # int64 (n_lines,): the example that a line belongs to
+    negative: np.ndarray  # float (n_lines,)
+    line: np.ndarray  # int64 (n_entries,)
+    row: np.ndarray  # int (n_entries,)
+    label: np.ndarray  # float (n_entries,)
+    sample_count: np.ndarray  # float (n_entries,)
+
+    def write(self, label: np.ndarray, sample_count: np.ndarray) -> None:
+        """Overwrite two matrices, (n_lines, n_rows)."""
+        label[:], sample_count[:] = 0, self.negative[:, None]
+        label[self.line, self.row], sample_count[self.line, self.row] = self.label, self.sample_count
+
+
+def entries_among_all_rows(
+    n_positives: np.ndarray, rows: np.ndarray, weights: np.ndarray, positives: int, *, keeps_accidental_hits: bool
+) -> Entries:
+    """Of examples that have so many positives each: `rows`, one example after another, with their weights.
+
+    A SINGLE positive has a line for itself; else an example has one for all of its positives.
+    """
+    example = np.repeat(np.arange(len(n_positives)), n_positives)
+    total = np.ones(len(rows)) if positives == SINGLE else np.bincount(example, weights, len(n_positives))
+    negative = total if positives == SUMMED else (total > 0).astype(np.float64)
+    line = np.arange(len(rows)) if positives == SINGLE else example
+    example = example if positives == SINGLE else np.arange(len(n_positives))
+    return Entries(example, negative, line, rows, weights, negative[line] * keeps_accidental_hits)
 
 
 @kernel_part

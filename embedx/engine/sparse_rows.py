@@ -1,13 +1,14 @@
-"""Output rows that have numbers for some features alone.
+"""Output rows that meet sparse features: rows of weights for all features, or for some alone.
 
-A label's row has weights only where an example that has the label has a feature (its support): elsewhere it is a negative of
-every example, and non-negative features could only push its weights down; with signed ones some weights are lost. The support
-is known before training, and bounds memory by the sum over examples of their labels times their features instead of by labels
-times features.
+With sparse rows a label's row has weights only where an example that has the label has a feature (its support): elsewhere it is
+a negative of every example, and non-negative features could only push its weights down; with signed ones some weights are lost.
+The support is known before training, and bounds memory by the sum over examples of their labels times their features instead of
+by labels times features.
 
-The weights stand in slots, which are the only row of a `Table`: a row's features in ascending order, or all features where it
-has most of them, then the bias. A row is scored against an example whose features are scattered over a vector: its weights are
-read one after another, or looked up where they are many more.
+All weights stand in slots, which are the only row of a `Table`: those of a row by ascending feature, then the bias. A whole row
+has a slot for each feature, as all rows have without sparse rows, and those have whose support is most of the features. Others
+are scored against an example whose features are scattered over a vector: their weights are read one after another, or looked up
+where they are many more.
 """
 
 from collections.abc import Iterator
@@ -21,29 +22,21 @@ from embedx.kernels.compiled import kernel_part
 from embedx.optimizers.contract import PER_COORDINATE, PER_ROW, STATELESS, Table, UpdateRule
 from embedx.optimizers.descend import descend_few, row_rate
 
-EMPTY = -1
 BLOCK_ROWS = 4096  # whose sparsity masks are computed at a time
-MOSTLY = 2  # a row with one feature out of so many has slots for all of them
-SOUGHT = 8  # times as many numbers as the example has features, from which on these are sought among them
+MOSTLY = 2  # a row with one feature out of so many is whole
+SOUGHT = 8  # times as many weights as the example has features, from which on these are sought among them
 
 
 def slots_by_row(examples: Examples, examples_of_row: Csr, n_features: int, has_bias: bool) -> Csr:
-    """The feature of each slot, row by row; EMPTY for none, n_features for the bias."""
-    sizes = [np.zeros(0, np.int64), *(np.diff(each.indptr) for each in _masks(examples, examples_of_row, n_features))]
-    counts = np.concatenate(sizes).astype(np.int64)
-    n_slots = np.where(MOSTLY * counts >= n_features, n_features, counts) + has_bias
-    indptr = np.concatenate([[0], np.cumsum(n_slots)]).astype(np.int64)
-    indices = np.full(indptr[-1], EMPTY, dtype=np.int32)
-    first = 0
+    """The feature of each slot, row by row; n_features for the bias."""
+    every, bias = np.arange(n_features, dtype=np.int32), np.full(int(has_bias), n_features, dtype=np.int32)
+    parts, sizes = [np.zeros(0, dtype=np.int32)], [0]
     for mask in _masks(examples, examples_of_row, n_features):
-        n = np.diff(mask.indptr)
-        rows = np.repeat(np.arange(len(n)), n)
-        place = np.where((MOSTLY * n >= n_features)[rows], mask.indices, np.arange(mask.nnz) - mask.indptr[rows])
-        indices[indptr[first + rows] + place] = mask.indices
-        first += len(n)
-    if has_bias:
-        indices[indptr[1:] - 1] = n_features
-    return Csr(indptr, indices)
+        for own in np.split(mask.indices, mask.indptr[1:-1]):
+            features = every if MOSTLY * len(own) >= n_features else own
+            parts += [features, bias]
+            sizes.append(len(features) + has_bias)
+    return Csr(np.cumsum(sizes, dtype=np.int64), np.concatenate(parts).astype(np.int32, copy=False))
 
 
 def _masks(examples: Examples, examples_of_row: Csr, n_features: int) -> Iterator[csr_matrix]:
@@ -69,73 +62,89 @@ def new_sparse_table(slots: Csr, n_rows: int, optimizer: UpdateRule) -> Table:
     return Table(np.zeros((1, n_slots), dtype=np.float32), np.zeros(shape, dtype=np.float32), np.zeros(0), optimizer.keeps)
 
 
-# ---- row by row: a few rows for each example
+def flat(table: Table) -> Table:
+    """The numbers of a table as its only row, a view."""
+    state = table.state.reshape(1, -1) if table.state_of == PER_COORDINATE else table.state
+    return table._replace(rows=table.rows.reshape(1, -1), state=state)
+
+
+# ---- row by row
 
 
 @kernel_part
-def scatter(examples, first, last, x):
-    """Write the features first:last of an example over a vector of zeros."""
-    for f in range(first, last):
-        x[examples.columns[f]] = examples.values[f]
+def scatter(shared, first, last, x, is_on):
+    """Write the features first:last over a vector of zeros, for sparse rows; or zeros again."""
+    if shared.plan.has_sparse_rows:
+        for f in range(first, last):
+            x[shared.examples.columns[f]] = shared.examples.values[f] if is_on else np.float32(0)
 
 
 @kernel_part
-def clear_scattered(examples, first, last, x):
-    """Leave the vector zeros again."""
-    for f in range(first, last):
-        x[examples.columns[f]] = 0
+def _slots_of(shared, row):
+    """The first slot of a row, and how many features it has. The next is that of the bias."""
+    if not shared.plan.has_sparse_rows:
+        return row * shared.outputs.rows.shape[1], np.int64(shared.plan.n_features)
+    begin = shared.slots.indptr[row]
+    return begin, shared.slots.indptr[row + 1] - shared.plan.has_bias - begin
 
 
 @kernel_part
-def _slot_of(slots, begin, end, feature):
-    """The slot of a feature among begin:end, where features ascend; EMPTY if it has none."""
+def _slot_of(shared, begin, n, feature):
+    """The slot of a feature of the row that has slots begin:begin + n; -1 if it has none."""
+    if n == shared.plan.n_features:
+        return begin + feature
+    features, end, last = shared.slots.indices, begin + n, begin + n
     while begin < end:
         middle = (begin + end) // 2
-        if slots.indices[middle] < feature:
+        if features[middle] < feature:
             begin = middle + 1
         else:
             end = middle
-    return begin
+    return begin if begin < last and features[begin] == feature else np.int64(-1)
 
 
 @kernel_part
-def is_sought(slots, has_bias, row, n_features, n_values):
-    """Whether a row's numbers are looked up one by one for so many values of examples, rather than read one after another."""
-    n = slots.indptr[row + 1] - has_bias - slots.indptr[row]
-    return n == n_features or n > SOUGHT * n_values
+def _is_sought(shared, n, n_values):
+    """Whether n weights of a row are looked up one by one for so many values of examples, or read one after another."""
+    return n == shared.plan.n_features or n > SOUGHT * n_values
 
 
 @kernel_part
-def score_of_row(examples, first, last, x, slots, table, has_bias, row):
-    """The score of a row for the example whose features are first:last, and x the vector that they are scattered over."""
-    begin, end = slots.indptr[row], slots.indptr[row + 1] - has_bias
-    z = table.rows[0, end] if has_bias else np.float32(0)
-    if end - begin == x.size:  # where a row has no number it is 0
+def score_of_row(shared, first, last, x, row):
+    """The score of a row for the example whose features are first:last, scattered over x."""
+    examples, w = shared.examples, shared.weights.rows
+    begin, n = _slots_of(shared, row)
+    z = w[0, begin + n] if shared.plan.has_bias else np.float32(0)
+    if n == shared.plan.n_features:
         for f in range(first, last):
-            z += examples.values[f] * table.rows[0, begin + examples.columns[f]]
-    elif is_sought(slots, has_bias, row, x.size, last - first):
+            z += examples.values[f] * w[0, begin + examples.columns[f]]
+    elif _is_sought(shared, n, last - first):
         for f in range(first, last):
-            at = _slot_of(slots, begin, end, examples.columns[f])
-            if at < end and slots.indices[at] == examples.columns[f]:
-                z += examples.values[f] * table.rows[0, at]
+            at = _slot_of(shared, begin, n, examples.columns[f])
+            if at >= 0:
+                z += examples.values[f] * w[0, at]
     else:
-        for at in range(begin, end):
-            z += table.rows[0, at] * x[slots.indices[at]]
+        for at in range(begin, begin + n):
+            z += w[0, at] * x[shared.slots.indices[at]]
     return z
 
 
 @kernel_part
-def gain_of_row(x, slots, has_bias, row):
-    """By how much the score of `score_of_row` changes as the row moves along the example: the squares of what it has."""
-    square = np.float32(has_bias)
-    for at in range(slots.indptr[row], slots.indptr[row + 1] - has_bias):
-        if slots.indices[at] >= 0:
-            square += x[slots.indices[at]] * x[slots.indices[at]]
+def gain_of_row(shared, first, last, x, row):
+    """How far the score of `score_of_row` moves as the row moves along the example: the squares of the features it has."""
+    square = np.float32(shared.plan.has_bias)
+    begin, n = _slots_of(shared, row)
+    if n == shared.plan.n_features:
+        for f in range(first, last):
+            square += shared.examples.values[f] * shared.examples.values[f]
+    else:
+        for at in range(begin, begin + n):
+            square += x[shared.slots.indices[at]] * x[shared.slots.indices[at]]
     return square
 
 
 class SlotSteps(NamedTuple):
-    """A worker's memory for the slots that a step moves."""
+    """A worker's buffers for the slots that a step moves."""
 
     slots: np.ndarray  # int64 (n,)
     gradient: np.ndarray  # float32 (1, n)
@@ -146,51 +155,53 @@ def new_slot_steps(n: int) -> SlotSteps:
 
 
 @kernel_part
-def collect_bias(slots, row, g, steps):
-    """Begin the slots of a row that move by its bias, if that has a gradient; their number."""
-    if g == 0:
-        return 0
-    steps.slots[0], steps.gradient[0, 0] = slots.indptr[row + 1] - 1, g
-    return 1
-
-
-@kernel_part
-def collect_sought(examples, first, last, slots, has_bias, row, gradient, n, steps):
-    """Add the slots of a row for the features first:last, with their gradient[0, feature], to the n that move; their number.
-
-    `gradient` is zero there afterwards, so that a feature named again does not count again.
-    """
-    begin, end = slots.indptr[row], slots.indptr[row + 1] - has_bias
-    is_whole = end - begin == gradient.shape[1] - has_bias
-    for f in range(first, last):
-        feature = np.int64(examples.columns[f])
-        g = gradient[0, feature]
-        if g != 0:
-            gradient[0, feature] = 0
-            at = begin + feature if is_whole else _slot_of(slots, begin, end, feature)
-            if at < end and slots.indices[at] == feature:
-                steps.slots[n], steps.gradient[0, n] = at, g
-                n += 1
-    return n
-
-
-@kernel_part
-def collect_read(slots, has_bias, row, gradient, n, steps):
-    """The same for all features at once; `gradient` stays."""
-    for at in range(slots.indptr[row], slots.indptr[row + 1] - has_bias):
-        g = gradient[0, slots.indices[at]]
-        if g != 0:
-            steps.slots[n], steps.gradient[0, n] = at, g
-            n += 1
-    return n
-
-
-@kernel_part
-def step_of_slots(table, row, steps, n, optimizer, rate):
-    """One step of the n slots of an output row."""
+def step_of_row(shared, workspace, chosen, row, rate):
+    """The step of a row along workspace.gradient, by feature, which is zero afterwards."""
+    table, steps, optimizer = shared.weights, workspace.slot_steps, shared.optimizer
+    n = _collect(shared, workspace, chosen, row)
     if table.state_of == PER_ROW:
         square = np.float32(0)
         for k in range(n):
             square += steps.gradient[0, k] * steps.gradient[0, k]
         rate = row_rate(table, row, square, optimizer, rate)
     descend_few(table, 0, steps.slots[:n], steps.gradient, optimizer, rate)
+
+
+@kernel_part
+def _collect(shared, workspace, chosen, row):
+    """Move the gradient of a row to its slots; return how many move."""
+    plan, examples, g, steps = shared.plan, shared.examples, workspace.gradient, workspace.slot_steps
+    begin, n_slots = _slots_of(shared, row)
+    n = n_values = 0
+    if plan.has_bias:
+        n = _collect_one(steps, begin + n_slots, g, plan.dim - 1, n)
+    groups, width = workspace.groups, workspace.batch.z.shape[1]
+    entry = groups.first[row]
+    while entry >= 0:
+        i = chosen[workspace.example[entry // width]]
+        n_values += examples.offsets[i + 1] - examples.offsets[i]
+        entry = groups.following[entry]
+    is_sought = _is_sought(shared, n_slots, n_values)
+    if not is_sought:
+        for at in range(begin, begin + n_slots):
+            n = _collect_one(steps, at, g, np.int64(shared.slots.indices[at]), n)
+    entry = groups.first[row]
+    while entry >= 0:
+        i = chosen[workspace.example[entry // width]]
+        for f in range(examples.offsets[i], examples.offsets[i + 1]):
+            feature = np.int64(examples.columns[f])
+            if is_sought and g[0, feature] != 0:
+                n = _collect_one(steps, _slot_of(shared, begin, n_slots, feature), g, feature, n)
+            g[0, feature] = 0
+        entry = groups.following[entry]
+    return n
+
+
+@kernel_part
+def _collect_one(steps, slot, g, feature, n):
+    """Make a slot the n-th that moves, if there is one and its gradient is not zero; return how many move."""
+    if slot >= 0 and g[0, feature] != 0:
+        steps.slots[n], steps.gradient[0, n] = slot, g[0, feature]
+        g[0, feature] = 0
+        n += 1
+    return n

@@ -1,14 +1,11 @@
-"""Losses that are sums over labels, on sparse features: 32 labels, a tile, are trained at a time.
+"""Sparse features in tiles of 32 labels: what a minibatch needs of a tile stays in the core's own cache.
 
-No label's row depends on another's (`Objective.separable`), so the parameters of a tile stay in the core's own cache while
-examples pass. Whatever tiles run at the same time share nothing but the examples, so the result does not depend on the number
-of threads.
-
-    train_columns    dense weights: a chunk of minibatches on some columns of a table. The examples are copied in their
-                     order first: every tile reads them all, three times as fast if they lie in order
-    train_tile       sparse weights: all epochs; only the weights above a threshold remain, as in DiSMEC (Babbar &
-                     Schölkopf 2017)
-    train_tile_dual  the same by dual coordinate descent
+    score_tile, add_example   the scores of a tile and its gradient, also used by full.SparseSteps
+    train_columns             dense weights, a loss that is a sum over labels (`Objective.separable`): a chunk of minibatches on
+                              some columns of a table. No label's row depends on another's, so a tile is copied once a chunk
+    train_tile                sparse weights: all epochs; only the weights above a threshold remain, as in DiSMEC (Babbar &
+                              Schölkopf 2017)
+    train_tile_dual           the same by dual coordinate descent
 
 With sparse weights a row has weights for the features of its positives alone, its sparsity mask; elsewhere they are held at 0:
 a weight would meet negatives alone there, and could be positive only where features are negative. The examples are read with
@@ -17,19 +14,19 @@ under a hinge, is skipped at its next visit, after one more of these at the next
 The labels may be the nodes of a tree, in groups; a group is trained on the examples that reach it.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from embedx.engine.examples import Csr, Examples
+from embedx.engine.examples import Csr
 from embedx.engine.select import draw_weight, set_padding, set_positive
 from embedx.kernels.batch import Batch, new_batch
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.random import bits, low_half_below
 from embedx.kernels.simd import SIMD_WIDTH, is_zero, load, multiply_add, splat, store, zeros
 from embedx.optimizers.contract import PER_COLUMN, PER_COORDINATE, Table, UpdateRule, new_table
-from embedx.optimizers.decay import clock_step, decay_row, step_size
-from embedx.optimizers.descend import accumulate_columns, descend_columns
+from embedx.optimizers.decay import clock_step, decay_row, decay_rows, step_size
+from embedx.optimizers.descend import ColumnGradient, descend_columns, new_column_gradient
 
 WIDTH = 2 * SIMD_WIDTH
 MAX_SKIPS = 15  # visits at which an example without coefficients is skipped
@@ -44,13 +41,12 @@ class TilePlan(NamedTuple):
     has_bias: bool
     keeps_accidental_hits: bool
     positives: int  # SINGLE, JOINT or SUMMED
-    is_masked: bool  # weights are sparse
-    shrinks: bool
+    is_masked: bool  # weights are sparse, and examples are skipped
     optimizer: UpdateRule
     constants: np.ndarray  # of the objective
+    lr: np.float32  # with sparse weights that of the start: it falls linearly to zero, or stays
     # With sparse weights:
     epochs: int = 1
-    lr: np.float32 = np.float32(0)  # at the start; it falls linearly to zero, or stays
     falls: bool = False
     threshold: np.float32 = np.float32(0)  # weights of at most this size are dropped
     key: np.uint64 = np.uint64(0)  # of the random numbers
@@ -70,38 +66,111 @@ class TileExamples(NamedTuple):
     last_skips: np.ndarray  # int8 (n,): and how many they were the last time
 
 
-def _examples_of_tile(n: int, offsets: np.ndarray, columns: np.ndarray, values: np.ndarray) -> TileExamples:
-    floats, skips = np.zeros(n, dtype=np.float32), np.zeros((2, n), dtype=np.int8)
-    return TileExamples(offsets, columns, values, np.zeros(n, dtype=np.uint32), floats, skips[0], skips[1])
-
-
 class TileSteps(NamedTuple):
     """Buffers for the steps of a tile."""
 
     tile: Table  # the parameters: a row for each feature, then that of the biases; a column for each label
-    gradient: np.ndarray  # float32, like the rows; zero between steps
+    gradient: ColumnGradient  # of the tile
     support: np.ndarray  # float32, like the rows: 1 where a row may have a weight, else 0; (0, WIDTH) without sparsity mask
-    touched: np.ndarray  # int32 (n_features,): the rows that a step moves
-    is_touched: np.ndarray  # bool (n_features,)
     active: np.ndarray  # int64 (batch_size,): the examples of a minibatch that are not skipped
     batch: Batch  # a row for each of these, WIDTH candidates
     state: np.ndarray  # float32 (1, 0): such objectives have neither state nor noise
 
 
-def _new_steps(n_rows: int, batch_size: int, optimizer: UpdateRule, *, is_masked: bool) -> TileSteps:
-    return TileSteps(
+class TileWorkspace(NamedTuple):
+    """A worker's buffers."""
+
+    examples: TileExamples  # with dense weights without features
+    steps: TileSteps
+    order: np.ndarray  # int32 (n_examples,): the order of an epoch
+    # With sparse weights:
+    local: np.ndarray  # int32 (n_features,): the row of a feature in the tile, -1 for none
+    features: np.ndarray  # int32 (n_features,): the features of the tile
+    place: np.ndarray  # int32 (n_examples,): the place of an example among those of the tile
+    square: np.ndarray  # float32 (n_examples,): the squared length of the input, with the 1 of the bias
+    alpha: np.ndarray  # float32 (n_examples, WIDTH): the dual variables; (0, WIDTH) where there are none
+
+
+def new_workspace(
+    n_examples: int, n_values: int, n_features: int, batch_size: int, optimizer: UpdateRule, *,
+    is_masked: bool = True, is_dual: bool = False,
+) -> TileWorkspace:  # fmt: skip
+    """Buffers for tiles of so many examples, which have n_values values together."""
+    n_rows, skips = n_features + 1, np.zeros((2, n_examples), dtype=np.int8)
+    examples = TileExamples(
+        np.zeros(n_examples + 1, dtype=np.int64), np.zeros(n_values + 1, dtype=np.int32),
+        np.zeros(n_values + 1, dtype=np.float32), np.zeros(n_examples, dtype=np.uint32),
+        np.zeros(n_examples, dtype=np.float32), skips[0], skips[1],
+    )  # fmt: skip
+    steps = TileSteps(
         tile=new_table(n_rows, WIDTH, optimizer, columns=True),
-        gradient=np.zeros((n_rows, WIDTH), dtype=np.float32),
+        gradient=new_column_gradient(n_rows, WIDTH),
         support=np.zeros((n_rows if is_masked else 0, WIDTH), dtype=np.float32),
-        touched=np.zeros(n_rows, dtype=np.int32),
-        is_touched=np.zeros(n_rows, dtype=np.bool_),
         active=np.zeros(batch_size, dtype=np.int64),
         batch=new_batch(batch_size, WIDTH),
         state=np.zeros((1, 0), dtype=np.float32),
     )
+    return TileWorkspace(
+        examples, steps, np.zeros(n_examples, dtype=np.int32), np.full(n_features, -1, dtype=np.int32),
+        np.zeros(n_features, dtype=np.int32), np.zeros(n_examples, dtype=np.int32),
+        np.zeros(n_examples, dtype=np.float32), np.zeros((n_examples if is_dual else 0, WIDTH), dtype=np.float32),
+    )  # fmt: skip
 
 
-# ---- a step
+# ---- a tile of a table: a row for each feature, the last of the biases, if there are any
+
+
+@kernel_part
+def score_tile(examples, chosen, n, w, has_bias, t, z):
+    """Overwrite z[:n, t:t + WIDTH] by the scores of chosen[:n]; two features at a time, so that four sums are under way."""
+    one, columns, values = splat(np.float32(1)), examples.columns, examples.values
+    for e in range(n):
+        f, last = examples.offsets[chosen[e]], examples.offsets[chosen[e] + 1]
+        a0, b0, a1, b1 = zeros(), zeros(), zeros(), zeros()
+        if has_bias:
+            a0, b0 = load(w, w.shape[0] - 1, t), load(w, w.shape[0] - 1, t + SIMD_WIDTH)
+        while f + 1 < last:
+            row, x = np.int64(columns[f]), splat(values[f])
+            a0, b0 = multiply_add(x, load(w, row, t), a0), multiply_add(x, load(w, row, t + SIMD_WIDTH), b0)
+            row, x = np.int64(columns[f + 1]), splat(values[f + 1])
+            a1, b1 = multiply_add(x, load(w, row, t), a1), multiply_add(x, load(w, row, t + SIMD_WIDTH), b1)
+            f += 2
+        if f < last:
+            row, x = np.int64(columns[f]), splat(values[f])
+            a0, b0 = multiply_add(x, load(w, row, t), a0), multiply_add(x, load(w, row, t + SIMD_WIDTH), b0)
+        store(z, e, t, multiply_add(one, a0, a1))
+        store(z, e, t + SIMD_WIDTH, multiply_add(one, b0, b1))
+
+
+@kernel_part
+def add_example(examples, i, a, b, has_bias, gradient, n_touched):
+    """Add example i with the coefficients a and b to the gradient of a tile; return how many rows it touches."""
+    for f in range(examples.offsets[i], examples.offsets[i + 1]):
+        n_touched = _add_row(gradient, np.int64(examples.columns[f]), splat(examples.values[f]), a, b, n_touched)
+    if has_bias:
+        n_touched = _add_row(gradient, gradient.sums.shape[0] - 1, splat(np.float32(1)), a, b, n_touched)
+    return n_touched
+
+
+@kernel_part
+def _add_row(gradient, row, x, a, b, n_touched):
+    """Add x times 32 numbers to a row; return how many rows are touched."""
+    _add(gradient.sums, row, x, a, b)
+    if not gradient.is_touched[row]:
+        gradient.is_touched[row] = True
+        gradient.touched[n_touched] = row
+        n_touched += 1
+    return n_touched
+
+
+@kernel_part
+def _add(matrix, row, x, a, b):
+    """Add x times 32 numbers to a row."""
+    store(matrix, row, 0, multiply_add(x, a, load(matrix, row, 0)))
+    store(matrix, row, SIMD_WIDTH, multiply_add(x, b, load(matrix, row, SIMD_WIDTH)))
+
+
+# ---- a step of a tile
 
 
 @kernel_part
@@ -111,17 +180,17 @@ def _step(coefficients, examples, steps, plan, chosen, n_labels, lr, now):
     if n == 0:
         return 0.0
     _decay_before(examples, steps, plan, n, now)
-    _scores(examples, steps, plan, n)
+    score_tile(examples, steps.active, n, steps.tile.rows, plan.has_bias, 0, steps.batch.z)
     loss = coefficients(steps.batch, steps.state, plan.constants, n, WIDTH, lr)
     n_touched = _add_gradients(examples, steps, plan, n, np.float32(plan.sum_over / chosen.size))
-    _update(steps, plan, n_touched, step_size(plan.optimizer, lr))
+    if plan.is_masked:
+        for k in range(n_touched):
+            row = np.int64(steps.gradient.touched[k])
+            for d in range(0, WIDTH, SIMD_WIDTH):
+                masked = multiply_add(load(steps.gradient.sums, row, d), load(steps.support, row, d), zeros())
+                store(steps.gradient.sums, row, d, masked)
+    descend_columns(steps.tile, 0, steps.gradient, n_touched, WIDTH, plan.optimizer, step_size(plan.optimizer, lr))
     return loss
-
-
-@kernel_part
-def _bias_row(steps, plan):
-    """The row of the biases; -1 without."""
-    return steps.tile.rows.shape[0] - 1 if plan.has_bias else -1
 
 
 @kernel_part
@@ -131,7 +200,7 @@ def _choose(examples, steps, plan, order, begin, end, n_labels):
     batch = steps.batch
     for position in range(begin, end):
         m = np.int64(order[position])
-        if plan.shrinks and examples.skips[m] > 0:
+        if plan.is_masked and examples.skips[m] > 0:
             examples.skips[m] -= 1
             continue
         mask, weight = examples.mask[m], splat(examples.weight[m])
@@ -154,7 +223,7 @@ def _decay_before(examples, steps, plan, n, now):
     """Apply the weight decay that is due to the rows of the active examples; to all where a state changes with any of them."""
     if plan.optimizer.l2 > 0:
         if steps.tile.state_of == PER_COLUMN and not plan.is_masked:
-            _decay_all(steps, plan, steps.tile.rows.shape[0] - plan.has_bias, now)
+            decay_rows(steps.tile, 0, steps.tile.rows.shape[0] - plan.has_bias, WIDTH, plan.optimizer, now)
         else:
             for e in range(n):
                 m = steps.active[e]
@@ -163,57 +232,14 @@ def _decay_before(examples, steps, plan, n, now):
 
 
 @kernel_part
-def _decay_all(steps, plan, n_rows, now):
-    """Apply the weight decay that is due to the first n_rows rows."""
-    if plan.optimizer.l2 > 0:
-        for row in range(n_rows):
-            decay_row(steps.tile, row, WIDTH, plan.optimizer, now)
-
-
-@kernel_part
-def _scores(examples, steps, plan, n):
-    """The scores of the n active examples; two features at a time, so that four sums are under way at once."""
-    one, w, columns, values = splat(np.float32(1)), steps.tile.rows, examples.columns, examples.values
-    bias_row = _bias_row(steps, plan)
-    for e in range(n):
-        m = steps.active[e]
-        f, last = examples.offsets[m], examples.offsets[m + 1]
-        a0, b0, a1, b1 = zeros(), zeros(), zeros(), zeros()
-        if bias_row >= 0:
-            a0, b0 = load(w, bias_row, 0), load(w, bias_row, SIMD_WIDTH)
-        while f + 1 < last:
-            row, x = np.int64(columns[f]), splat(values[f])
-            a0, b0 = multiply_add(x, load(w, row, 0), a0), multiply_add(x, load(w, row, SIMD_WIDTH), b0)
-            row, x = np.int64(columns[f + 1]), splat(values[f + 1])
-            a1, b1 = multiply_add(x, load(w, row, 0), a1), multiply_add(x, load(w, row, SIMD_WIDTH), b1)
-            f += 2
-        if f < last:
-            row, x = np.int64(columns[f]), splat(values[f])
-            a0, b0 = multiply_add(x, load(w, row, 0), a0), multiply_add(x, load(w, row, SIMD_WIDTH), b0)
-        store(steps.batch.z, e, 0, multiply_add(one, a0, a1))
-        store(steps.batch.z, e, SIMD_WIDTH, multiply_add(one, b0, b1))
-
-
-@kernel_part
 def _add_gradients(examples, steps, plan, n, scale):
     """Sum the gradients of the n active examples; return how many rows they touch."""
-    g, bias_row = steps.gradient, _bias_row(steps, plan)
     n_touched = 0
     for e in range(n):
-        m = steps.active[e]
         a = multiply_add(splat(scale), load(steps.batch.z, e, 0), zeros())
         b = multiply_add(splat(scale), load(steps.batch.z, e, SIMD_WIDTH), zeros())
-        if _is_idle(examples, plan, m, a, b):
-            continue
-        for f in range(examples.offsets[m], examples.offsets[m + 1]):
-            row = np.int64(examples.columns[f])
-            _add(g, row, splat(examples.values[f]), a, b)
-            if not steps.is_touched[row]:
-                steps.is_touched[row] = True
-                steps.touched[n_touched] = row
-                n_touched += 1
-        if bias_row >= 0:
-            _add(g, bias_row, splat(np.float32(1)), a, b)
+        if not _is_idle(examples, plan, steps.active[e], a, b):
+            n_touched = add_example(examples, steps.active[e], a, b, plan.has_bias, steps.gradient, n_touched)
     return n_touched
 
 
@@ -221,7 +247,7 @@ def _add_gradients(examples, steps, plan, n, scale):
 def _is_idle(examples, plan, m, a, b):
     """Whether all coefficients of example m are zero; if so, and it has no positive in the tile, it is skipped more often."""
     is_idle = is_zero(a) and is_zero(b)
-    if plan.shrinks:
+    if plan.is_masked:
         if not is_idle:
             examples.last_skips[m] = 0
         elif examples.mask[m] == 0:
@@ -230,79 +256,38 @@ def _is_idle(examples, plan, m, a, b):
     return is_idle
 
 
-@kernel_part
-def _add(matrix, row, x, a, b):
-    """Add x times 32 numbers to a row."""
-    store(matrix, row, 0, multiply_add(x, a, load(matrix, row, 0)))
-    store(matrix, row, SIMD_WIDTH, multiply_add(x, b, load(matrix, row, SIMD_WIDTH)))
-
-
-@kernel_part
-def _update(steps, plan, n_touched, rate):
-    """One step of the touched rows, within the sparsity mask; the gradient is zero afterwards."""
-    tile, g, touched, bias_row = steps.tile, steps.gradient, steps.touched, _bias_row(steps, plan)
-    for k in range(n_touched):
-        row = np.int64(touched[k])
-        steps.is_touched[row] = False
-        if plan.is_masked:
-            for d in range(0, WIDTH, SIMD_WIDTH):
-                store(g, row, d, multiply_add(load(g, row, d), load(steps.support, row, d), zeros()))
-    accumulate_columns(tile, 0, touched, n_touched, bias_row, g, 0, WIDTH, plan.optimizer)
-    for k in range(n_touched + plan.has_bias):
-        row = np.int64(touched[k]) if k < n_touched else np.int64(bias_row)
-        if not (is_zero(load(g, row, 0)) and is_zero(load(g, row, SIMD_WIDTH))):
-            descend_columns(tile, row, 0, g, row, 0, WIDTH, plan.optimizer, rate)
-            store(g, row, 0, zeros())
-            store(g, row, SIMD_WIDTH, zeros())
-
-
 # ---- dense weights: a chunk of minibatches
 
 
-class ColumnsWorkspace(NamedTuple):
-    """A worker's memory for `train_columns`."""
-
-    examples: TileExamples
-    steps: TileSteps
-    order: np.ndarray  # int64 (n,): 0, 1, ...
-
-
-def new_columns_workspace(examples: Examples, n_rows: int, batch_size: int, optimizer: UpdateRule) -> ColumnsWorkspace:
-    """Memory for a table of n_rows rows, that of the biases included, and the examples of a chunk, which may be overwritten."""
-    n = len(examples.offsets) - 1
-    return ColumnsWorkspace(
-        _examples_of_tile(n, examples.offsets, examples.columns, examples.values),
-        _new_steps(n_rows, batch_size, optimizer, is_masked=False),
-        np.arange(n),
-    )
-
-
 @kernel
-def train_columns(coefficients, examples, n, table, plan, workspace, first, last, n_labels, lr, now):
-    """Train table columns first:last, whole tiles, on the first n examples; return the summed loss.
+def train_columns(coefficients, examples, shared, plan, workspace, first, last, now):
+    """Train columns first:last of the transposed output rows, whole tiles, on the examples; return the summed loss.
 
-    n_labels  columns of the table that are labels
-    now       of the decay clock; no decay is due before or after
+    The examples lie in their order, because every tile reads them all. `now` is the decay clock; no decay is due before or
+    after.
     """
     loss = 0.0
-    steps, of_tile, order = workspace.steps, workspace.examples, workspace.order
-    tile = steps.tile
+    steps, own, table = workspace.steps, workspace.examples, shared.outputs
+    tile, n = steps.tile, examples.label_offsets.size - 1
+    for i in range(n):
+        workspace.order[i] = i
+    of_tile = TileExamples(examples.offsets, examples.columns, examples.values, own.mask, own.weight, own.skips, own.last_skips)
     for t in range(first, last, WIDTH):
         clock = now
         _copy(table.rows, t, tile.rows, 0)
         _copy(table.state, t, tile.state, 0)
         tile.decay_clock[:] = clock
         for i in range(n):
-            of_tile.mask[i], of_tile.weight[i] = 0, _negative_weight(examples, plan, i)
+            own.mask[i], own.weight[i] = 0, _negative_weight(examples, plan, i)
             for at in range(examples.label_offsets[i], examples.label_offsets[i + 1]):
                 k = examples.label_ids[at] - t
                 if 0 <= k < WIDTH:
-                    of_tile.mask[i] |= np.uint32(1) << np.uint32(k)
+                    own.mask[i] |= np.uint32(1) << np.uint32(k)
         for begin in range(0, n, plan.batch_size):
-            chosen = order[begin : min(begin + plan.batch_size, n)]
-            loss += _step(coefficients, of_tile, steps, plan, chosen, min(n_labels - t, WIDTH), np.float32(lr), clock)
-            clock += clock_step(plan.optimizer, lr)
-        _decay_all(steps, plan, tile.rows.shape[0] - plan.has_bias, clock)
+            chosen = workspace.order[begin : min(begin + plan.batch_size, n)]
+            loss += _step(coefficients, of_tile, steps, plan, chosen, min(shared.plan.n_rows - t, WIDTH), plan.lr, clock)
+            clock += clock_step(plan.optimizer, plan.lr)
+        decay_rows(tile, 0, tile.rows.shape[0] - plan.has_bias, WIDTH, plan.optimizer, clock)
         _copy(tile.rows, 0, table.rows, t)
         _copy(tile.state, 0, table.state, t)
     return loss
@@ -334,47 +319,12 @@ class LabelGroups(NamedTuple):
     bias: np.ndarray  # float32 (n_labels,): the biases to start from; overwritten by those that were trained
 
 
-class TileWorkspace(NamedTuple):
-    """A worker's memory for `train_tile` and `train_tile_dual`."""
-
-    local: np.ndarray  # int32 (n_features,): the row of a feature in the tile, -1 for none
-    features: np.ndarray  # int32 (n_features,): the features of the tile
-    place: np.ndarray  # int32 (n_examples,): the place of an example among those of the tile, -1 for none
-    order: np.ndarray  # int32 (n_examples,): the order of an epoch
-    square: np.ndarray  # float32 (n_examples,): the squared length of the input, with the 1 of the bias
-    alpha: np.ndarray  # float32 (n_examples, WIDTH): the dual variables; (0, WIDTH) where there are none
-    examples: TileExamples
-    steps: TileSteps
-    kept_feature: np.ndarray  # int32 (n_features * WIDTH,): the weights above the threshold
-    kept_label: np.ndarray  # int32: within the tile
-    kept_value: np.ndarray  # float32
-
-
-def new_workspace(
-    examples: Examples, n_features: int, batch_size: int, optimizer: UpdateRule, *, is_dual: bool = False
-) -> TileWorkspace:
-    """Memory for tiles of any examples and features of a data set."""
-    n, n_values = len(examples.label_offsets) - 1, len(examples.values) + 1
-    return TileWorkspace(
-        local=np.full(n_features, -1, dtype=np.int32),
-        features=np.zeros(n_features, dtype=np.int32),
-        place=np.full(n, -1, dtype=np.int32),
-        order=np.zeros(n, dtype=np.int32),
-        square=np.zeros(n, dtype=np.float32),
-        alpha=np.zeros((n if is_dual else 0, WIDTH), dtype=np.float32),
-        examples=_examples_of_tile(
-            n, np.zeros(n + 1, dtype=np.int64), np.zeros(n_values, dtype=np.int32), np.zeros(n_values, dtype=np.float32)
-        ),
-        steps=_new_steps(n_features + 1, batch_size, optimizer, is_masked=True),
-        kept_feature=np.zeros(n_features * WIDTH, dtype=np.int32),
-        kept_label=np.zeros(n_features * WIDTH, dtype=np.int32),
-        kept_value=np.zeros(n_features * WIDTH, dtype=np.float32),
-    )
-
-
 @kernel
 def train_tile(coefficients, examples, groups, group, first, last, plan, workspace):
-    """Train the labels first:last of a group, at most WIDTH; return the last epoch's summed loss and the number of weights."""
+    """Train the labels first:last of a group, at most WIDTH; return the last epoch's summed loss and the number of features.
+
+    `kept_weights` reads the weights.
+    """
     n = groups.members.indptr[group + 1] - groups.members.indptr[group]
     n_features = _begin(examples, groups, group, first, last, plan, workspace)
     now = loss = 0.0
@@ -392,8 +342,8 @@ def train_tile(coefficients, examples, groups, group, first, last, plan, workspa
             chosen = workspace.order[begin : min(begin + plan.batch_size, n)]
             loss += _step(coefficients, workspace.examples, workspace.steps, plan, chosen, last - first, lr, now)
             now += clock_step(plan.optimizer, lr)
-    _decay_all(workspace.steps, plan, n_features, now)
-    return loss, _end(groups, group, first, last, plan, workspace, n_features)
+    decay_rows(workspace.steps.tile, 0, n_features, WIDTH, plan.optimizer, now)
+    return loss, n_features
 
 
 @kernel
@@ -419,7 +369,7 @@ def train_tile_dual(dual_steps, examples, groups, group, first, last, plan, work
                 continue
             m = steps.active[0]
             batch.key[0] = m
-            _scores(workspace.examples, steps, plan, 1)
+            score_tile(workspace.examples, steps.active, 1, steps.tile.rows, plan.has_bias, 0, batch.z)
             square = splat(workspace.square[m])
             store(batch.score_gain, 0, 0, square)
             store(batch.score_gain, 0, SIMD_WIDTH, square)
@@ -427,7 +377,7 @@ def train_tile_dual(dual_steps, examples, groups, group, first, last, plan, work
             longest = max(longest, workspace.square[m] * _dual_update(workspace.examples, steps, plan, m))
         if longest < TOLERANCE:
             break
-    return loss, _end(groups, group, first, last, plan, workspace, n_features)
+    return loss, n_features
 
 
 @kernel_part
@@ -444,7 +394,7 @@ def _dual_update(examples, steps, plan, m):
         store(w, row, 0, masked_a)
         store(w, row, SIMD_WIDTH, masked_b)
     if plan.has_bias:
-        _add(w, _bias_row(steps, plan), splat(np.float32(1)), a, b)
+        _add(w, w.shape[0] - 1, splat(np.float32(1)), a, b)
     longest = np.float32(0)
     for k in range(WIDTH):
         longest = max(longest, abs(steps.batch.z[0, k]))
@@ -468,7 +418,7 @@ def _begin(examples, groups, group, first, last, plan, workspace):
     n_features = _find_features(examples, groups.positives, workspace, first, last)
     _read_examples(examples, groups.members, begin, n, plan, workspace)
     for p in range(first, last):
-        for at in range(groups.positives.indptr[p], groups.positives.indptr[p + 1]):
+        for at in range(groups.positives.indptr[p], groups.positives.indptr[p + 1]):  # members of the group
             m = workspace.place[groups.positives.indices[at]]
             workspace.examples.mask[m] |= np.uint32(1) << np.uint32(p - first)
     steps = workspace.steps
@@ -536,25 +486,13 @@ def _read_examples(examples, members, begin, n, plan, workspace):
         out.offsets[m + 1] = n_values
 
 
-@kernel_part
-def _end(groups, group, first, last, plan, workspace, n_features):
-    """Write the biases and the weights above the threshold, and clear what the next tile does not; return how many are kept."""
-    n, w = 0, workspace.steps.tile.rows
-    for p in range(first, last):
-        groups.bias[p] = w[w.shape[0] - 1, p - first]
-    for row in range(n_features):
-        for k in range(last - first):
-            if abs(w[row, k]) > plan.threshold:
-                workspace.kept_feature[n], workspace.kept_label[n] = workspace.features[row], k
-                workspace.kept_value[n] = w[row, k]
-                n += 1
-        workspace.local[workspace.features[row]] = -1
-    for at in range(groups.members.indptr[group], groups.members.indptr[group + 1]):
-        workspace.place[groups.members.indices[at]] = -1
-    return n
+Kept = tuple[np.ndarray, np.ndarray, np.ndarray]  # of a tile: int32 feature, int32 label within the tile, float32 weight
 
 
-def like(examples: Examples, workspace: TileWorkspace, plan: TilePlan) -> tuple[Any, ...]:
-    """Arguments after the objective's function, of the types that a kernel is compiled for."""
-    empty = Csr(np.zeros(2, dtype=np.int64), np.zeros(0, dtype=np.int32))
-    return examples, LabelGroups(empty, empty, np.zeros(1, dtype=np.float32)), 0, 0, 0, plan, workspace
+def kept_weights(groups: LabelGroups, first: int, last: int, plan: TilePlan, workspace: TileWorkspace, n_features: int) -> Kept:
+    """The weights above the threshold of a tile that was trained; writes its biases and clears the numbers of its features."""
+    w, features = workspace.steps.tile.rows, workspace.features[:n_features]
+    groups.bias[first:last] = w[-1, : last - first]
+    row, label = np.nonzero(np.abs(w[:n_features, : last - first]) > plan.threshold)
+    workspace.local[features] = -1
+    return features[row], label.astype(np.int32), w[row, label]

@@ -66,6 +66,17 @@ def weighted_sums(c, n_out, rows, n_rows, out):
 
     c float32 (>= n_out, >= n_rows), rows float32 (>= n_rows, stride), out float32 (>= n_out, stride).
     """
+    _weighted_sums(c, n_out, rows, n_rows, out)
+
+
+@kernel
+def weighted_sums_transposed(c, n_out, rows, n_rows, out):
+    """Overwrite out[k] by Σ_i c[i, k] rows[i] for k < n_out, a multiple of TILE, and i < n_rows. Shapes as `weighted_sums`."""
+    _weighted_sums(c.T, n_out, rows, n_rows, out)
+
+
+@kernel_part
+def _weighted_sums(c, n_out, rows, n_rows, out):
     stride = rows.shape[1]
     for i in range(0, n_out, TILE):
         for d in range(0, stride - SIMD_WIDTH, 2 * SIMD_WIDTH):
@@ -81,7 +92,8 @@ def weighted_sums(c, n_out, rows, n_rows, out):
                 a2, b2 = multiply_add(x, a, a2), multiply_add(x, b, b2)
                 x = splat(c[i + 3, k])
                 a3, b3 = multiply_add(x, a, a3), multiply_add(x, b, b3)
-            _store_pairs(out, i, d, a0, b0, a1, b1, a2, b2, a3, b3)
+            _store_quad(out, i, d, a0, a1, a2, a3)
+            _store_quad(out, i, d + SIMD_WIDTH, b0, b1, b2, b3)
         if stride % (2 * SIMD_WIDTH):
             d = stride - SIMD_WIDTH
             a0, a1, a2, a3 = zeros(), zeros(), zeros(), zeros()
@@ -90,42 +102,6 @@ def weighted_sums(c, n_out, rows, n_rows, out):
                 a0, a1 = multiply_add(splat(c[i, k]), a, a0), multiply_add(splat(c[i + 1, k]), a, a1)
                 a2, a3 = multiply_add(splat(c[i + 2, k]), a, a2), multiply_add(splat(c[i + 3, k]), a, a3)
             _store_quad(out, i, d, a0, a1, a2, a3)
-
-
-@kernel
-def weighted_sums_transposed(c, n_out, rows, n_rows, out):
-    """Overwrite out[k] by Σ_i c[i, k] rows[i] for k < n_out, a multiple of TILE, and i < n_rows. Shapes as `weighted_sums`."""
-    stride = rows.shape[1]
-    for k in range(0, n_out, TILE):
-        for d in range(0, stride - SIMD_WIDTH, 2 * SIMD_WIDTH):
-            a0, b0, a1, b1 = zeros(), zeros(), zeros(), zeros()
-            a2, b2, a3, b3 = zeros(), zeros(), zeros(), zeros()
-            for i in range(n_rows):
-                a, b = load(rows, i, d), load(rows, i, d + SIMD_WIDTH)
-                x = splat(c[i, k])
-                a0, b0 = multiply_add(x, a, a0), multiply_add(x, b, b0)
-                x = splat(c[i, k + 1])
-                a1, b1 = multiply_add(x, a, a1), multiply_add(x, b, b1)
-                x = splat(c[i, k + 2])
-                a2, b2 = multiply_add(x, a, a2), multiply_add(x, b, b2)
-                x = splat(c[i, k + 3])
-                a3, b3 = multiply_add(x, a, a3), multiply_add(x, b, b3)
-            _store_pairs(out, k, d, a0, b0, a1, b1, a2, b2, a3, b3)
-        if stride % (2 * SIMD_WIDTH):
-            d = stride - SIMD_WIDTH
-            a0, a1, a2, a3 = zeros(), zeros(), zeros(), zeros()
-            for i in range(n_rows):
-                a = load(rows, i, d)
-                a0, a1 = multiply_add(splat(c[i, k]), a, a0), multiply_add(splat(c[i, k + 1]), a, a1)
-                a2, a3 = multiply_add(splat(c[i, k + 2]), a, a2), multiply_add(splat(c[i, k + 3]), a, a3)
-            _store_quad(out, k, d, a0, a1, a2, a3)
-
-
-@kernel_part
-def _store_pairs(out, i, d, a0, b0, a1, b1, a2, b2, a3, b3):
-    """Write four rows of 32 floats."""
-    _store_quad(out, i, d, a0, a1, a2, a3)
-    _store_quad(out, i, d + SIMD_WIDTH, b0, b1, b2, b3)
 
 
 @kernel_part

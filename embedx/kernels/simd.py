@@ -94,15 +94,6 @@ if numba.config.DISABLE_JIT:
     def where_above(a, b, x, y):
         return np.where(a > b, x, y)
 
-    def floor(a):
-        return np.floor(a)
-
-    def two_to_the(n):
-        return np.exp2(n)
-
-    def divide(a, b):
-        return a / b
-
     def square_root(a):
         return np.sqrt(a)
 
@@ -233,7 +224,7 @@ else:
     _declare_operator(operator.add, "fadd", ("contract",))
     _declare_operator(operator.sub, "fsub", ("contract",))
     _declare_operator(operator.mul, "fmul", ("contract",))
-    _declare_operator(operator.truediv, "fdiv", ())  # as `divide`
+    _declare_operator(operator.truediv, "fdiv", ())
 
     @intrinsic
     def multiply_add(_typing, a, b, c):
@@ -296,37 +287,6 @@ else:
             return builder.select(builder.fcmp_ordered(">", a, b), x, y)
 
         return float32x16(float32x16, float32x16, float32x16, float32x16), emit
-
-    @intrinsic
-    def floor(_typing, a):
-        """Each lane rounded down."""
-
-        def emit(context, builder, signature, arguments):
-            kind = ir.FunctionType(_VECTOR, [_VECTOR])
-            return builder.call(cgutils.get_or_insert_function(builder.module, kind, f"llvm.floor.v{SIMD_WIDTH}f32"), arguments)
-
-        return float32x16(float32x16), emit
-
-    @intrinsic
-    def two_to_the(_typing, n):
-        """2 to the power of whole numbers between -126 and 127, by writing the exponents' bits."""
-
-        def emit(context, builder, signature, arguments):
-            words = ir.VectorType(_INDEX, SIMD_WIDTH)
-            whole = builder.fptosi(arguments[0], words)
-            biased = builder.add(whole, ir.Constant(words, [127] * SIMD_WIDTH))
-            return builder.bitcast(builder.shl(biased, ir.Constant(words, [23] * SIMD_WIDTH)), _VECTOR)
-
-        return float32x16(float32x16), emit
-
-    @intrinsic
-    def divide(_typing, a, b):
-        """a / b, lane by lane."""
-
-        def emit(context, builder, signature, arguments):
-            return builder.fdiv(*arguments)
-
-        return float32x16(float32x16, float32x16), emit
 
     @intrinsic
     def _square_roots(_typing, a):

@@ -35,9 +35,6 @@ class Adagrad(Optimizer):
     """Declares Adagrad."""
 
     name = "adagrad"
-    title = "Adagrad"
-    paper = "Duchi, Hazan & Singer 2011"
-    formula = "s += g^2; w -= lr g / sqrt(s)"
     meaning = "divides each number's gradient by the root of the sum of its squares so far, so that what moved much moves less"
     commands = (WORDS, LABELS)
     keeps = "per_coordinate"

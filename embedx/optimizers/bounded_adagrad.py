@@ -32,9 +32,6 @@ class BoundedAdagrad(Optimizer):
     """Declares row-wise Adagrad with a bounded rate."""
 
     name = "bounded-adagrad"
-    title = "row-wise Adagrad with a bounded rate"
-    paper = "Duchi, Hazan & Singer 2011; Luo et al. 2019"
-    formula = "s = min(s + |g|^2, 5000); w -= lr g / sqrt(s)"
     meaning = "the same, but a row's rate never falls below a seventieth of the learning rate"
     commands = (WORDS,)
     keeps = "per_row"

@@ -40,12 +40,9 @@ class FullGradient(Protocol):
 
 
 class Optimizer:
-    """What an optimizer declares."""
+    """What an optimizer declares; the docstring of its file has the paper and the formula."""
 
     name: ClassVar[str]  # what the user types after --optimizer
-    title: ClassVar[str]
-    paper: ClassVar[str]
-    formula: ClassVar[str]  # of the step, in a line
     meaning: ClassVar[str]  # for the help text: what it does, in a line
     commands: ClassVar[tuple[str, ...]]  # of WORDS, COLLAPSED and LABELS
     # None for methods that take the gradient of all data.

@@ -13,21 +13,8 @@ import math
 import numpy as np
 
 from embedx.kernels.compiled import kernel, kernel_part, uncached_part
-from embedx.kernels.maths import LN2_HIGH, LN2_LOW, LOG2_E, exp
-from embedx.kernels.simd import (
-    SIMD_WIDTH,
-    divide,
-    floor,
-    is_zero,
-    load,
-    maximum,
-    multiply_add,
-    splat,
-    store,
-    two_to_the,
-    zeros,
-)
-from embedx.optimizers.contract import PER_COLUMN, PER_COORDINATE, PER_ROW, STATELESS
+from embedx.kernels.maths import exp
+from embedx.optimizers.contract import PER_COLUMN, PER_COORDINATE, PER_ROW, STATELESS, Table, UpdateRule
 from embedx.optimizers.descend import for_each_keeping
 
 
@@ -54,18 +41,23 @@ def decay_row(table, row, n, optimizer, decay_clock):
         due = decay_clock - table.decay_clock[row]
         if due > 0:
             table.decay_clock[row] = decay_clock
-            apply_decay(table, row, n, optimizer, due)
+            _apply(table, row, n, optimizer, due)
 
 
 @kernel
-def decay_all(table, n, optimizer, decay_clock):
-    """Apply what is due to every row, as before the whole table is read."""
-    for row in range(table.rows.shape[0]):
+def decay_rows(table, first, last, n, optimizer, decay_clock):
+    """Apply what is due to the rows first:last."""
+    for row in range(first, last):
         decay_row(table, row, n, optimizer, decay_clock)
 
 
+def decay_all(table: Table, n: int, optimizer: UpdateRule, decay_clock: float) -> None:
+    """Apply what is due to every row, as before the whole table is read."""
+    decay_rows(table, 0, len(table.rows), n, optimizer, decay_clock)
+
+
 @kernel_part
-def apply_decay(table, row, n, optimizer, due):
+def _apply(table, row, n, optimizer, due):
     """Apply so much weight decay to rows[row, :n]."""
     if table.state_of == PER_COORDINATE:
         _decay_numbers(optimizer.kind, table, row, row, n, optimizer, due)
@@ -93,15 +85,7 @@ def _numbers(accumulate, divisor):
     factor = uncached_part(_factor(accumulate, divisor))
 
     def decay(table, row, state_row, n, optimizer, due):
-        whole = n // SIMD_WIDTH * SIMD_WIDTH
-        for d in range(0, whole, SIMD_WIDTH):
-            s, w = load(table.state, state_row, d), load(table.rows, row, d)
-            minus_one = splat(np.float32(-1))
-            if not optimizer.decays_at_zero:  # 0 where s is
-                minus_one = maximum(multiply_add(s, splat(np.float32(-1e37)), zeros()), minus_one)
-            exponent = multiply_add(divide(splat(np.float32(due)), divisor(s)), minus_one, zeros())
-            store(table.rows, row, d, multiply_add(_exp(exponent), w, zeros()))
-        for d in range(whole, n):
+        for d in range(n):
             table.rows[row, d] *= factor(table.state[state_row, d], optimizer, due)
 
     return decay
@@ -110,25 +94,6 @@ def _numbers(accumulate, divisor):
 _decay_numbers = for_each_keeping("per_coordinate", _numbers)
 _decay_by_column = for_each_keeping("per_row", _numbers)
 _row_factor = for_each_keeping("per_row", _factor)
-
-
-@kernel_part
-def _exp(x):
-    """e to the power of sixteen numbers that are not positive, held at -87: maths.exp, lane by lane."""
-    one = splat(np.float32(1))
-    if is_zero(maximum(multiply_add(x, splat(np.float32(-1)), splat(np.float32(-0.001))), zeros())):
-        return multiply_add(multiply_add(x, splat(np.float32(0.5)), one), x, one)  # above -0.001 two terms of the series do
-    x = maximum(x, splat(np.float32(-87)))
-    n = floor(multiply_add(x, splat(LOG2_E), splat(np.float32(0.5))))
-    r = multiply_add(n, splat(-LN2_HIGH), x)
-    r = multiply_add(n, splat(-LN2_LOW), r)
-    p = multiply_add(splat(np.float32(1 / 5040)), r, splat(np.float32(1 / 720)))
-    p = multiply_add(p, r, splat(np.float32(1 / 120)))
-    p = multiply_add(p, r, splat(np.float32(1 / 24)))
-    p = multiply_add(p, r, splat(np.float32(1 / 6)))
-    p = multiply_add(p, r, splat(np.float32(0.5)))
-    p = multiply_add(multiply_add(p, r, one), r, one)
-    return multiply_add(p, two_to_the(n), zeros())
 
 
 @kernel_part

@@ -1,20 +1,20 @@
 """A step along the gradient, however rows are stored.
 
     descend_row      rows[row, :n], a vector       skip-gram, hidden layers, drawn output rows of dense input
-    descend_columns  rows[row, begin:begin + n]    all output rows, each a column; descend_few where few of them move
-    descend_sparse   rows[row, d] for some d       drawn output rows of sparse input
+    descend_columns  rows[:, begin:begin + n]      a transposed table: all output rows of sparse input
+    descend_few      rows[row, d] for some d       output rows of sparse input
 
-Where the optimizer has a state per row, the whole gradient of a row must be known before its first coordinate moves:
-`descend_row` sums its square by itself; `accumulate_columns` (or `_column`) and `row_rate` come before the others.
+Where the optimizer has a state per row, the whole gradient of a row must be known before its first coordinate moves: `row_rate`
+comes before `descend_few`.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from embedx.kernels.compiled import chosen_by_number, kernel_part, uncached_part
-from embedx.kernels.simd import SIMD_WIDTH, divide, load, multiply_add, splat, store, sum_of, zeros
+from embedx.kernels.simd import SIMD_WIDTH, is_zero, load, multiply_add, splat, store, sum_of, zeros
 from embedx.optimizers import keeping
 from embedx.optimizers.contract import PER_COLUMN, PER_COORDINATE, PER_ROW
 
@@ -76,39 +76,46 @@ def row_divisor(table, row, optimizer):
     return _row_divisor(optimizer.kind, table.state[row, 0]) if table.state_of == PER_ROW else np.float32(1)
 
 
-@kernel_part
-def accumulate_columns(table, begin, rows, n_rows, bias_row, gradient, at, n, optimizer):
-    """Update the states of columns begin:begin + n, if there is one per column, by the squared lengths of their gradients.
+class ColumnGradient(NamedTuple):
+    """The gradient of some columns of a transposed table."""
 
-    The gradient of table[row, begin + d] is gradient[row, at + d], of rows[:n_rows] and bias_row (-1 without); the rest is 0.
-    """
-    if table.state_of == PER_COLUMN:
-        for d in range(0, n, SIMD_WIDTH):
+    sums: np.ndarray  # float32 (n_rows, n_columns): zero between steps
+    touched: np.ndarray  # int32 (n_rows,): the rows that are not zero
+    is_touched: np.ndarray  # bool (n_rows,)
+    rates: np.ndarray  # float32 (1, n_columns): minus the rate of each column
+
+
+def new_column_gradient(n_rows: int, n_columns: int) -> ColumnGradient:
+    return ColumnGradient(
+        np.zeros((n_rows, n_columns), dtype=np.float32), np.zeros(n_rows, dtype=np.int32), np.zeros(n_rows, dtype=np.bool_),
+        np.zeros((1, n_columns), dtype=np.float32),
+    )  # fmt: skip
+
+
+@kernel_part
+def descend_columns(table, begin, gradient, n_touched, n, optimizer, rate):
+    """One step of columns begin:begin + n, in whole lanes, along -gradient, which is zero afterwards."""
+    g = gradient.sums
+    for d in range(0, n, SIMD_WIDTH):
+        rates = splat(np.float32(-rate))
+        if table.state_of == PER_COLUMN:
             square = zeros()
-            for k in range(n_rows):
-                g = load(gradient, np.int64(rows[k]), at + d)
-                square = multiply_add(g, g, square)
-            if bias_row >= 0:
-                g = load(gradient, bias_row, at + d)
-                square = multiply_add(g, g, square)
-            store(table.state, 0, begin + d, _accumulate_row(optimizer.kind, load(table.state, 0, begin + d), square))
-
-
-@kernel_part
-def accumulate_column(table, column, square, optimizer):
-    """The same for one column."""
-    table.state[0, column] = _accumulate_row(optimizer.kind, table.state[0, column], square)
-
-
-@kernel_part
-def descend_columns(table, row, begin, gradient, r, at, n, optimizer, rate):
-    """One step of rows[row, begin:begin + n] along -gradient[r, at:at + n], in whole lanes: beyond n gradients are zero."""
-    if table.state_of == PER_COORDINATE:
-        _descend_numbers(optimizer.kind, table, row, begin, gradient, r, at, n, rate)
-    elif table.state_of == PER_COLUMN:
-        _descend_by_column(optimizer.kind, table, row, begin, gradient, r, at, n, rate)
-    else:
-        _add_multiple(table, row, begin, gradient, r, at, n, rate)
+            for k in range(n_touched):
+                x = load(g, np.int64(gradient.touched[k]), d)
+                square = multiply_add(x, x, square)
+            rates = _rates_of_columns(optimizer.kind, table, begin + d, square, rates)
+        store(gradient.rates, 0, d, rates)
+    for k in range(n_touched):
+        row = np.int64(gradient.touched[k])
+        gradient.is_touched[row] = False
+        for d in range(0, n, SIMD_WIDTH):
+            if not is_zero(load(g, row, d)):
+                if table.state_of == PER_COORDINATE:
+                    _descend_numbers(optimizer.kind, table, row, begin + d, g, row, d, SIMD_WIDTH, rate)
+                else:
+                    w = load(table.rows, row, begin + d)
+                    store(table.rows, row, begin + d, multiply_add(load(gradient.rates, 0, d), load(g, row, d), w))
+                store(g, row, d, zeros())
 
 
 @kernel_part
@@ -116,27 +123,9 @@ def descend_few(table, row, columns, gradient, optimizer, rate):
     """One step of the numbers rows[row, columns[k]] along -gradient[row, k]."""
     if table.state_of == PER_COORDINATE:
         _descend_few_numbers(optimizer.kind, table, row, columns, gradient, rate)
-    elif table.state_of == PER_COLUMN:
-        _descend_few_by_column(optimizer.kind, table, row, columns, gradient, rate)
     else:
         for k in range(columns.size):
             table.rows[row, columns[k]] -= rate * gradient[row, k]
-
-
-@kernel_part
-def descend_sparse(table, row, columns, first, last, bias, gradient, optimizer, rate):
-    """One step of the numbers rows[row, d], d in columns[first:last] or the bias (-1 without), along -gradient[0, d].
-
-    The gradient is 0 afterwards, so that a column named again stays. Where there is one state a row, `rate` is `row_rate`'s.
-    """
-    if table.state_of == PER_COORDINATE:
-        _descend_sparse_numbers(optimizer.kind, table, row, columns, first, last, bias, gradient, rate)
-    else:
-        for f in range(first, last + (bias >= 0)):
-            d = np.int64(columns[f]) if f < last else np.int64(bias)
-            if gradient[0, d] != 0:
-                table.rows[row, d] -= rate * gradient[0, d]
-                gradient[0, d] = 0
 
 
 @kernel_part
@@ -160,23 +149,7 @@ def _numbers(accumulate, divisor):
             g, w = load(gradient, r, at + d), load(table.rows, row, begin + d)
             s = accumulate(load(table.state, row, begin + d), g)
             store(table.state, row, begin + d, s)
-            store(table.rows, row, begin + d, w + divide(multiply_add(step, g, zeros()), divisor(s)))
-
-    return descend
-
-
-def _sparse_numbers(accumulate, divisor):
-    """The step of single numbers that each have a state."""
-
-    def descend(table, row, columns, first, last, bias, gradient, rate):
-        for f in range(first, last + (bias >= 0)):
-            d = np.int64(columns[f]) if f < last else np.int64(bias)
-            g = gradient[0, d]
-            if g != 0:
-                s = accumulate(table.state[row, d], g)
-                table.state[row, d] = s
-                table.rows[row, d] -= rate * g / divisor(s)
-                gradient[0, d] = 0
+            store(table.rows, row, begin + d, w + multiply_add(step, g, zeros()) / divisor(s))
 
     return descend
 
@@ -205,37 +178,22 @@ def _rate(accumulate, divisor):
     return rate_of
 
 
-def _by_column(accumulate, divisor):
-    """The step of many numbers whose columns each have a state, which knows of it."""
+def _column_rates(accumulate, divisor):
+    """The rates of sixteen columns that each have a state."""
 
-    def descend(table, row, begin, gradient, r, at, n, rate):
-        step = splat(np.float32(-rate))
-        for d in range(0, n, SIMD_WIDTH):
-            w = load(table.rows, row, begin + d)
-            of_column = divide(step, divisor(load(table.state, 0, begin + d)))
-            store(table.rows, row, begin + d, multiply_add(of_column, load(gradient, r, at + d), w))
+    def rates_of(table, begin, squares, rates):
+        s = accumulate(load(table.state, 0, begin), squares)
+        store(table.state, 0, begin, s)
+        return rates / divisor(s)
 
-    return descend
-
-
-def _few_by_column(accumulate, divisor):
-    """The same for a few columns."""
-
-    def descend(table, row, columns, gradient, rate):
-        for k in range(columns.size):
-            table.rows[row, columns[k]] -= rate * gradient[row, k] / divisor(table.state[0, columns[k]])
-
-    return descend
+    return rates_of
 
 
 # Each is a loop: of single steps in branches the compiler would share instructions among optimizers, so that a new one would
 # change the last digits of others.
 _descend_numbers = for_each_keeping("per_coordinate", _numbers)
-_descend_sparse_numbers = for_each_keeping("per_coordinate", _sparse_numbers)
 _descend_few_numbers = for_each_keeping("per_coordinate", _few_numbers)
 number_divisor = for_each_keeping("per_coordinate", lambda accumulate, divisor: lambda s: divisor(s))
 _row_rate = for_each_keeping("per_row", _rate)
 _row_divisor = for_each_keeping("per_row", lambda accumulate, divisor: lambda s: divisor(s))
-_descend_by_column = for_each_keeping("per_row", _by_column)
-_accumulate_row = for_each_keeping("per_row", lambda accumulate, divisor: lambda s, square: accumulate(s, square))
-_descend_few_by_column = for_each_keeping("per_row", _few_by_column)
+_rates_of_columns = for_each_keeping("per_row", _column_rates)

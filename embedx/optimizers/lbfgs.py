@@ -13,9 +13,6 @@ class Lbfgs(Optimizer):
     """Declares L-BFGS."""
 
     name = "lbfgs"
-    title = "L-BFGS"
-    paper = "Byrd, Lu, Nocedal & Zhu 1995"
-    formula = "w -= step H g"
     meaning = "finds the optimum, looking at all data for each step"
     commands = (LABELS,)
     copies = 50

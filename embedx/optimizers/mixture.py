@@ -32,9 +32,6 @@ class Mixture(Optimizer):
     """Declares the mixture."""
 
     name = "mixture"
-    title = "mixture of RMSProp and Adagrad"
-    paper = "Ruiz et al. 2018, appendix"
-    formula = "s = g^2/10 + 9s/10; w -= lr g / (1 + sqrt(s))"
     meaning = "augment & reduce's: divides each number's gradient by 1 + the root of the fading mean of its squares"
     commands = (WORDS, LABELS)
     keeps = "per_coordinate"

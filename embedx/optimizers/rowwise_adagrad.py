@@ -34,9 +34,6 @@ class RowwiseAdagrad(Optimizer):
     """Declares row-wise Adagrad."""
 
     name = "rowwise-adagrad"
-    title = "row-wise Adagrad"
-    paper = "Duchi, Hazan & Singer 2011; Gupta, Bengio & Weston 2014"
-    formula = "s += |g|^2; w -= lr g / sqrt(s)"
     meaning = "the same with one sum for each row: a row's first step has the length of the learning rate"
     commands = (WORDS, LABELS)
     keeps = "per_row"

@@ -43,9 +43,6 @@ class RowwiseAdagradMomentum(Optimizer):
     """Declares row-wise Adagrad with momentum."""
 
     name = "rowwise-adagrad-momentum"
-    title = "row-wise Adagrad with momentum"
-    paper = "Duchi, Hazan & Singer 2011; Kingma & Ba 2015"
-    formula = "s += |g|^2; m = (m + g)/2; w -= lr m / sqrt(s)"
     meaning = "row-wise Adagrad along a fading mean of the gradients, for --collapsed alone"
     commands = (COLLAPSED,)
     copies = 2

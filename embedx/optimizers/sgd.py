@@ -27,9 +27,6 @@ class StochasticGradientDescent(Optimizer):
     """Declares stochastic gradient descent."""
 
     name = "sgd"
-    title = "stochastic gradient descent"
-    paper = "Robbins & Monro 1951"
-    formula = "w -= lr g"
     meaning = "follows the gradient as it is, as in word2vec"
     commands = (WORDS, COLLAPSED, LABELS)
     keeps = "stateless"

@@ -1,0 +1,178 @@
+"""What the training steps of classification share: their plan, the tables, and the encoder of examples.
+
+    h = x                     dense features
+    h = Σ_f x_f · hidden[f]   a hidden layer: the weighted sum of the rows of an example's features
+
+with a last number 1, along which biases are learned. Sparse features without a hidden layer have no h.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from embedx.engine.examples import Csr, Examples
+from embedx.kernels.compiled import kernel_part
+from embedx.kernels.simd import SIMD_WIDTH, aligned_zeros, load, multiply_add, splat, store, zeros
+from embedx.optimizers.contract import Table, UpdateRule
+from embedx.optimizers.decay import decay_row
+from embedx.optimizers.descend import descend_row
+from embedx.samplers.contract import SamplerData
+
+
+class Plan(NamedTuple):
+    """The settings of steps, as plain numbers."""
+
+    n_rows: int
+    n_features: int
+    dim: int  # of h, the constant 1 for the bias included
+    has_bias: bool
+    has_hidden: bool
+    has_h: bool  # features are dense or there is a hidden layer
+    positives: int  # SINGLE, JOINT or SUMMED
+    keeps_accidental_hits: bool
+    uses_log_expected_count: bool
+    uses_score_gain: bool
+    uniforms_width: int
+    one_label: bool  # a random label of an example stands for all at each visit
+    in_turn: bool  # labels are trained one after another
+    batch_size: int
+    sum_over: float  # coefficients are multiplied by this and divided by the number of examples in the step
+    # Where candidates are drawn:
+    has_sparse_rows: bool = False
+    on_path: bool = False  # the candidates are the nodes on the path to the positive; else positives and draws
+    counts_repeats: bool = True  # of draws
+    n_draws: int = 0
+
+    @property
+    def n_inputs(self) -> int:
+        """The numbers of an output row without the bias: those that decay."""
+        return self.dim - self.has_bias
+
+
+class Shared(NamedTuple):
+    """What all threads share; the parameters are updated without locks."""
+
+    hidden: Table  # a row for each feature; empty without hidden layer
+    outputs: Table  # a row for each output row, whose last number is the bias; transposed where sparse features meet all rows
+    weights: Table  # the numbers of `outputs` as a single row, for sparse features: see sparse_rows
+    state: np.ndarray  # float32 (n_examples, state_width)
+    n_updates: np.ndarray  # int64 (n_examples,)
+    slots: Csr  # the features of sparse output rows
+    examples: Examples
+    draws: SamplerData
+    constants: np.ndarray  # of the objective
+    optimizer: UpdateRule
+    plan: Plan
+
+
+class Chunk(NamedTuple):
+    """Examples to be trained."""
+
+    order: np.ndarray  # int64: of the examples of this epoch
+    epoch: int
+    start: int  # the examples order[start:stop]
+    stop: int
+    lr: np.float32
+    decay_clock: float
+    key: np.uint64  # of the random numbers
+
+
+class Groups(NamedTuple):
+    """The entries of a step by the row that they belong to: a chain for each row."""
+
+    first: np.ndarray  # int64 (n_rows,): the first entry of a row, -1 for none
+    following: np.ndarray  # int64 (n_entries,): the next entry of the same row, -1 at the end
+    touched: np.ndarray  # int32 (n_entries,): the rows that have entries
+
+
+def new_groups(n_rows: int, n_entries: int) -> Groups:
+    return Groups(np.full(n_rows, -1, dtype=np.int64), np.zeros(n_entries, dtype=np.int64), np.zeros(n_entries, dtype=np.int32))
+
+
+@kernel_part
+def put(groups, row, entry, n_touched):
+    """Add an entry to its row; return the number of rows that have entries."""
+    if groups.first[row] < 0:
+        groups.touched[n_touched] = row
+        n_touched += 1
+    groups.following[entry] = groups.first[row]
+    groups.first[row] = entry
+    return n_touched
+
+
+class FeatureWorkspace(NamedTuple):
+    """A worker's buffers for the steps of the hidden layer."""
+
+    groups: Groups  # the features' values in a minibatch, by feature
+    value: np.ndarray  # float32 (max values,)
+    example: np.ndarray  # int32 (max values,): the example in the minibatch that a value belongs to
+    gradient: np.ndarray  # float32 (1, stride)
+
+
+def new_feature_workspace(examples: Examples, plan: Plan) -> FeatureWorkspace:
+    """Buffers for minibatches of any examples; empty without a hidden layer."""
+    n_values = int(np.sort(np.diff(examples.offsets))[::-1][: plan.batch_size].sum() if plan.has_hidden else 0)
+    return FeatureWorkspace(
+        new_groups(plan.n_features if plan.has_hidden else 0, n_values),
+        np.zeros(n_values, dtype=np.float32),
+        np.zeros(n_values, dtype=np.int32),
+        aligned_zeros(1, plan.dim),
+    )
+
+
+@kernel_part
+def encode(shared, h, chosen, decay_clock):
+    """Overwrite h[e] by the vector of example chosen[e], if there are such vectors."""
+    plan, examples = shared.plan, shared.examples
+    if plan.has_h:
+        for e in range(chosen.size):
+            if plan.has_hidden:
+                _sum_rows(shared, chosen[e], h, e, decay_clock)
+            else:
+                for d in range(examples.dense.shape[1]):
+                    h[e, d] = examples.dense[chosen[e], d]
+            if plan.has_bias:
+                h[e, plan.dim - 1] = 1
+
+
+@kernel_part
+def _sum_rows(shared, i, h, e, decay_clock):
+    """Overwrite h[e] by the weighted sum of the rows of the features of example i."""
+    examples, table = shared.examples, shared.hidden
+    for d in range(0, h.shape[1], SIMD_WIDTH):
+        store(h, e, d, zeros())
+    for f in range(examples.offsets[i], examples.offsets[i + 1]):
+        row = np.int64(examples.columns[f])
+        decay_row(table, row, shared.plan.dim - shared.plan.has_bias, shared.optimizer, decay_clock)
+        value = splat(examples.values[f])
+        for d in range(0, h.shape[1], SIMD_WIDTH):
+            store(h, e, d, multiply_add(value, load(table.rows, row, d), load(h, e, d)))
+
+
+@kernel_part
+def backward(shared, workspace, chosen, h_gradient, rate):
+    """Update the hidden layer along h_gradient, a row for each chosen example; its column of the bias is ignored."""
+    plan, examples, groups, g = shared.plan, shared.examples, workspace.groups, workspace.gradient
+    if not plan.has_hidden:
+        return
+    n_touched = 0
+    n_values = 0
+    for e in range(chosen.size):
+        if plan.has_bias:  # along which no h moves
+            h_gradient[e, plan.dim - 1] = 0
+        for f in range(examples.offsets[chosen[e]], examples.offsets[chosen[e] + 1]):
+            n_touched = put(groups, np.int64(examples.columns[f]), n_values, n_touched)
+            workspace.value[n_values], workspace.example[n_values] = examples.values[f], e
+            n_values += 1
+    for t in range(n_touched):
+        row = np.int64(groups.touched[t])
+        for d in range(0, g.shape[1], SIMD_WIDTH):
+            store(g, 0, d, zeros())
+        entry = groups.first[row]
+        while entry >= 0:
+            x, own = splat(workspace.value[entry]), np.int64(workspace.example[entry])
+            for d in range(0, g.shape[1], SIMD_WIDTH):
+                store(g, 0, d, multiply_add(x, load(h_gradient, own, d), load(g, 0, d)))
+            entry = groups.following[entry]
+        descend_row(shared.hidden, row, g, 0, plan.dim - plan.has_bias, shared.optimizer, rate)
+        groups.first[row] = -1
