@@ -8,7 +8,6 @@ import sys
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from embedx.cli.app import application
 from embedx.comparison import compare as comparison
@@ -92,52 +91,16 @@ def test_of_those_that_share_the_first_rank_the_fastest_is_told():
 @pytest.mark.parametrize(
     ("ends", "told"),
     [
-        ((0.20, 0.21), "still rose over the last 20 % of its time, by 0.205 ± 0.005: more time may help"),
-        ((-0.20, -0.21), "fell over the last 20 % of its time, by 0.205 ± 0.005: less time, or more data, may help"),
-        ((0.20, -0.21), "was flat over the last 20 % of its time"),
-        ((0.20,), "rose by 0.2 over the last 20 % of its time; one run has no error to judge that by"),
+        ((0.20, 0.21), "still rose over the last 20 % of its time, by 0.205 ± 0.005: more time may help."),
+        ((-0.20, -0.21), "fell over the last 20 % of its time, by 0.205 ± 0.005: less time, or more data, may help."),
+        ((0.20, -0.21), None),
+        ((0.20,), None),
     ],
 )
 def test_the_curve_tells_whether_more_time_would_help(ends, told):
     records = [run("ar", k + 1, -8.0, curve=[(1, 2, -8.6), (4, 8, -8.2), (5, 10, -8.2 + end)]) for k, end in enumerate(ends)]
-    assert any(told in sentence for sentence in ranked(*records).advice)
-
-
-def spans_of(values, rng, of_run=0.0, of_spans=0.0, n_spans=20):
-    """What a run records of the held-out spans, a point every half second: its score has these values, and noise of these
-    standard deviations at each point, and in each span at each point.
-    """
-    level = np.array(values)[:, None] + of_run * rng.normal(size=(len(values), 1))
-    level = level + of_spans * rng.normal(size=(len(values), n_spans))
-    return {"sizes": [1] * n_spans, "points": [[(1 + k) / 2, row.tolist()] for k, row in enumerate(level)]}
-
-
-def test_what_was_better_before_the_end_is_told():
-    up, down = [-8.6, -8.3, -8.2, -8.1, -8.0], [-8.6, -8.2, -8.3, -8.4, -8.5]
-    rng, records = np.random.default_rng(0), []
-    for seed in (1, 2):
-        records += [
-            run("ar", seed, -8.0, spans=spans_of(up, rng, 0.001)),
-            run("ns", seed, -8.5, spans=spans_of(down, rng, 0.001)),
-        ]
-    told = "The learning curve of ns was highest after 1 s, and fell by 0.299 ± 0.0002 since"
-    assert any(each.startswith(told) and "it may do better with less time" in each for each in ranked(*records).advice)
-    assert not any(told in each for each in ranked(*records[:2]).advice)  # one run of each tells nothing of the noise
-
-
-@pytest.mark.parametrize(
-    ("of_run", "of_spans", "is_common"), [(0.01, 0, False), (0, 0.05, False), (0, 0.05, True), (0.01, 0.05, False)]
-)
-def test_of_a_level_curve_no_fall_is_told(of_run, of_spans, is_common):
-    """Whatever the points differ by: runs, the spans of each run, or spans that are harder for all runs at the same time."""
-    told, trials = 0, 100
-    for trial in range(trials):
-        records = [run("ar", seed, -8.0) for seed in (1, 2, 3)]
-        for seed in (1, 2, 3):
-            rng = np.random.default_rng([trial, 0 if is_common else seed])
-            records.append(run("ns", seed, -8.5, spans=spans_of([-8.5] * 16, rng, of_run, of_spans)))
-        told += any("better with less time" in each for each in ranked(*records).advice)
-    assert told <= stats.binom.ppf(0.999, trials, 0.05)
+    found = [sentence for sentence in ranked(*records).advice if "learning curve" in sentence]
+    assert found == ([f"The learning curve of ar {told}"] if told else [])
 
 
 def test_a_model_that_learned_nothing_and_a_single_seed_are_told():
@@ -375,9 +338,9 @@ def test_a_share_of_the_rows_is_for_the_curve_unless_it_is_turned_off():
 
     for typed, expected in ((None, "0.1"), ("0", None)):
         data = LabelledData(["digits"], {}, CompareSettings(validation=typed))
-        data.prepare(Silent())
-        assert data.validation == expected
-        assert ("--validation" in data.arguments()) is (expected is not None)
+        facts, arguments = data.prepare(Silent()), data.arguments()
+        assert facts["validation"] == (expected or "none")
+        assert ("--validation" in arguments) is (expected is not None)
 
 
 def test_runs_on_text_have_the_subwords_that_were_asked_for(two_topics):
@@ -448,7 +411,6 @@ def test_text_is_tuned_on_spans_that_are_not_scored(two_topics, tmp_path, monkey
     assert made.get("tuned", {}) == best["trial"] == found.ranking.lines[0].tuned
     n_spans = len(set(data.held_out.spans.tolist()))
     assert len(made["result"]["scores"]["log_likelihood"]["sizes"]) <= n_spans // 2
-    assert len(made["result"]["spans"]["sizes"]) == n_spans
     assert ("tuned" in tables.text(found.ranking)) == bool(best["trial"])
     again = comparison.compare(data, ["ns"], settings, folder, resume=True)  # nothing is left to be done
     assert again.ranking.lines[0].tuned == found.ranking.lines[0].tuned

@@ -135,24 +135,6 @@ def test_reliability(seed):
 # ---- words
 
 
-def test_nearest_words_are_those_of_nn(tmp_path, monkeypatch):
-    vectors = load_folder(word_folder(tmp_path / "model"))
-    rows = np.array([3, 0, 59, 3])
-    monkeypatch.setattr(of_words, "BLOCK_FLOATS", 130)  # blocks of two words
-    found = of_words.nearest(vectors.vectors, rows, 5, Silent())
-    for row, ids, cosines in zip(rows, found.neighbours, found.cosines, strict=True):
-        expected = vectors.most_similar(vectors.words[row], top_k=5)
-        assert [vectors.words[k] for k in ids] == [word for word, _ in expected]
-        assert cosines == pytest.approx([cosine for _, cosine in expected], abs=1e-6)
-
-
-def test_of_equally_near_words_the_more_frequent_comes_first():
-    vectors = np.array([[1, 0], [0, 1], [1, 0], [1, 0], [0, 0]], np.float32)
-    found = of_words.nearest(vectors, np.array([3]), 10, Silent())
-    assert found.neighbours.tolist() == [[0, 2, 1, 4]]
-    assert of_words.nearest(vectors[:1], np.array([0]), 3, Silent()).neighbours.shape == (1, 0)
-
-
 def test_random_words_are_different_seeded_and_of_all_frequencies():
     first = of_words.drawn_rows(100_000, 30, 1)
     assert first.tolist() == sorted(set(first.tolist())) == of_words.drawn_rows(100_000, 30, 1).tolist()

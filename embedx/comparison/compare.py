@@ -7,15 +7,15 @@ import shlex
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from embedx.comparison import runs as running
+from embedx.comparison import runs
+from embedx.comparison.data import Data
 from embedx.comparison.labels import LabelledData, looks_labelled
 from embedx.comparison.ranking import Ranking, ranked
 from embedx.comparison.records import FAILED, FILE, Records, write_text
-from embedx.comparison.runs import Data
 from embedx.comparison.settings import CompareSettings
 from embedx.comparison.tables import csv_text, page
 from embedx.comparison.text import Text
@@ -59,13 +59,61 @@ def data_of(
     return Text(names, options, settings, pairs, analogies, cache_dir)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Comparison:
-    """The outcome of a comparison."""
+    """Objectives compared on data, and the folder with the outcome."""
 
+    data: Data
+    names: Sequence[str]  # of the objectives
+    settings: CompareSettings
     folder: Path
-    ranking: Ranking
-    interrupted: bool  # by Ctrl-C, with what there is
+    records: Records
+    progress: Progress
+    circumstances: dict[str, str] = field(default_factory=dict)  # for the page
+    interrupted: bool = False  # by Ctrl-C, with what there is
+
+    def measure(self) -> None:
+        """Make the runs that are not recorded yet, seed after seed, until Ctrl-C."""
+        data, settings, records, progress = self.data, self.settings, self.records, self.progress
+        try:
+            options = tuned(data, self.names, settings, self.folder / WORK, records, progress) if settings.tune else {}
+            jobs = [(seed, name) for seed in range(1, settings.seeds + 1) for name in self.names]
+            left = [job for job in jobs if records.find(job[1], job[0]) is None]
+            recorded = f", {len(jobs) - len(left)} of them on record" if len(left) < len(jobs) else ""
+            lasting = "" if settings.epochs else f", {len(left) * settings.budget / 60:.1f} minutes of training"
+            each_run = f"{len(self.names)} objectives × {settings.seeds} seeds, each {' '.join(settings.stopping)}"
+            progress.note(f"{each_run}{recorded}{lasting}")
+            progress.start("comparing", len(left), " runs")
+            try:
+                for k, (seed, name) in enumerate(left, 1):
+                    began = time.monotonic()
+                    outcome = runs.measured(data, name, seed, settings, self.folder / WORK, options.get(name, {}))
+                    records.add(name, seed, outcome)
+                    self.write()
+                    shown = next((f"{kind}: {outcome[kind]}" for kind in FAILED if kind in outcome), "")
+                    if not shown:
+                        scores = ranked(records.runs[-1:], [name], data.measures, data.unit).first.standings
+                        shown = ", ".join(f"{measure} {each.score.value:.4f}" for measure, each in scores.items())
+                    progress.note(f"[{k}/{len(left)}] {name}, seed {seed}: {shown} ({time.monotonic() - began:.0f} s)")
+                    progress.update(k)
+            finally:
+                progress.finish()
+        except KeyboardInterrupt:
+            records.save()  # which it may have cut short
+            self.interrupted = True
+
+    @property
+    def ranking(self) -> Ranking:
+        """Of all recorded runs."""
+        known = list(dict.fromkeys([*self.names, *(run["objective"] for run in self.records.runs)]))
+        return ranked(self.records.runs, known, self.data.measures, self.data.unit)
+
+    def write(self) -> None:
+        """Write the page and the numbers of all recorded runs."""
+        ranking, ended = self.ranking, sorted(run["ended"] for run in self.records.runs)
+        when = {"when": f"{ended[0]} to {ended[-1]}"} if ended else {}
+        write_text(self.folder / PAGE, page(self.data.name, ranking, self.data.curve_of, self.circumstances | when))
+        write_text(self.folder / NUMBERS, csv_text(ranking))
 
 
 def compare(
@@ -92,86 +140,33 @@ def compare(
         raise EmbedxError("--objectives: name those to compare, separated by commas; embedx objectives lists them")
     data.check(names)
     check_folder(folder, resume, overwrite)
-    how, value = settings.stopping
+    until = " ".join(settings.stopping)
     identity = {
-        "task": data.command, "until": f"{how} {value}", "tune": settings.tune, "threads": settings.used_threads,
-        **data.identity(), "machine": running.machine(), "embedx": installed_version(),
+        "task": data.command, "until": until, "tune": settings.tune, "threads": settings.used_threads,
+        **data.identity(), "machine": runs.machine(), "embedx": installed_version(),
     }  # fmt: skip
-    records = Records(folder, identity, overwrite=not resume)
+    found = Comparison(data, names, settings, folder, Records(folder, identity, overwrite=not resume), progress)
     facts = data.prepare(progress)
+    found.circumstances = {
+        "data": ", ".join([data.name, *(f"{name} {amount(value)}" for name, value in facts.items())]),
+        "runs": f"{until}, --threads {settings.used_threads}, seeds 1 to {settings.seeds}, objectives taking turns",
+        "machine": identity["machine"],
+        "versions": f"embedx {identity['embedx']}, Python {sys.version.split()[0]}",
+    }
+    if command:
+        found.circumstances["command"] = shlex.join(command)
+    if settings.tune:
+        trial = " ".join(settings.stopping_of_trial)
+        found.circumstances["tuning"] = f"{trial} for each trial, scored on validation data"
     lock = opened(folder)
     try:
-        circumstances = {
-            "data": ", ".join([data.name, *(f"{name} {amount(value)}" for name, value in facts.items())]),
-            "runs": f"{how} {value}, --threads {settings.used_threads}, seeds 1 to {settings.seeds}, objectives taking turns",
-            "machine": identity["machine"],
-            "versions": f"embedx {identity['embedx']}, Python {sys.version.split()[0]}",
-        }
-        if command:
-            circumstances["command"] = shlex.join(command)
-        if settings.tune:
-            circumstances["tuning"] = f"{' '.join(settings.stopping_of_trial)} for each trial, scored on validation data"
-        interrupted = measure_all(data, names, settings, folder, records, circumstances, progress)
-        ranking = written(data, names, folder, records, circumstances)
+        found.measure()
+        found.write()
     finally:
         locks.unlock(lock)
-    if not ranking.lines and not interrupted:
-        raise EmbedxError("no run finished: " + "; ".join(ranking.troubles))
-    return Comparison(folder, ranking, interrupted)
-
-
-def measure_all(
-    data: Data,
-    names: Sequence[str],
-    settings: CompareSettings,
-    folder: Path,
-    records: Records,
-    circumstances: dict[str, str],
-    progress: Progress,
-) -> bool:
-    """Make the runs that are not recorded yet, seed after seed. Returns whether Ctrl-C interrupted this."""
-    options: dict[str, dict[str, Any]] = {}
-    if settings.tune:
-        try:
-            options = tuned(data, names, settings, folder / WORK, records, progress)
-        except KeyboardInterrupt:
-            records.save()
-            return True
-    jobs = [(seed, name) for seed in range(1, settings.seeds + 1) for name in names]
-    left = [job for job in jobs if records.find(job[1], job[0]) is None]
-    recorded = f", {len(jobs) - len(left)} of them on record" if len(left) < len(jobs) else ""
-    lasting = "" if settings.epochs else f", {len(left) * settings.budget / 60:.1f} minutes of training"
-    progress.note(f"{len(names)} objectives × {settings.seeds} seeds, each {' '.join(settings.stopping)}{recorded}{lasting}")
-    progress.start("comparing", len(left), " runs")
-    try:
-        for k, (seed, name) in enumerate(left):
-            began = time.monotonic()
-            outcome = running.measured(data, name, seed, settings, folder / WORK, options.get(name, {}))
-            records.add(name, seed, outcome)
-            written(data, names, folder, records, circumstances)
-            said = next((f"{kind}: {outcome[kind]}" for kind in FAILED if kind in outcome), "")
-            if not said:
-                scores = ranked(records.runs[-1:], [name], data.measures, data.unit).first.standings
-                said = ", ".join(f"{measure} {each.score.value:.4f}" for measure, each in scores.items())
-            progress.note(f"[{k + 1}/{len(left)}] {name}, seed {seed}: {said} ({time.monotonic() - began:.0f} s)")
-            progress.update(k + 1)
-    except KeyboardInterrupt:
-        records.save()  # which it may have cut short
-        return True
-    finally:
-        progress.finish()
-    return False
-
-
-def written(data: Data, names: Sequence[str], folder: Path, records: Records, circumstances: dict[str, str]) -> Ranking:
-    """The ranking of all recorded runs; its page and numbers are written."""
-    known = list(dict.fromkeys([*names, *(run["objective"] for run in records.runs)]))
-    ranking = ranked(records.runs, known, data.measures, data.unit)
-    ended = sorted(run["ended"] for run in records.runs)
-    when = {"when": f"{ended[0]} to {ended[-1]}"} if ended else {}
-    write_text(folder / PAGE, page(data.name, ranking, data.curve_of, circumstances | when))
-    write_text(folder / NUMBERS, csv_text(ranking))
-    return ranking
+    if not found.ranking.lines and not found.interrupted:
+        raise EmbedxError("no run finished: " + "; ".join(found.ranking.troubles))
+    return found
 
 
 def check_folder(folder: Path, resume: bool, overwrite: bool) -> None:

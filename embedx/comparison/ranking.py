@@ -32,7 +32,6 @@ class Line:
     epochs: float
     seconds: float
     loss: float | None
-    lowered: bool  # the learning rate, by a run that had diverged
     tuned: dict[str, Any]  # options that --tune chose; empty where the defaults were best
 
 
@@ -71,7 +70,7 @@ def ranked(runs: Sequence[Run], names: Sequence[str], measures: Sequence[str], u
     unigram = unigrams[0] if unigrams else None
     ranking = Ranking(by, lines, list(found), unit, unigram, curves, troubles(runs, names), [])
     if by:
-        ranking.advice.extend(advice(ranking, finished))
+        ranking.advice.extend(advice(ranking))
     return ranking
 
 
@@ -83,19 +82,17 @@ def scores_of(finished: Mapping[str, Sequence[Run]], measure: str) -> dict[str, 
 
 def line_of(name: str, runs: Sequence[Run], found: dict[str, Standing]) -> Line:
     results: list[dict[str, Any]] = [run["result"] for run in runs]
-    warm = [each["peak"] for each in results if each["peak"] is not None and not each["compiled"]]
-    peaks = warm or [each["peak"] for each in results if each["peak"] is not None]
-    losses = [each["loss"] for each in results if each["loss"] is not None]
+    known = {key: [each[key] for each in results if each[key] is not None] for key in ("epochs", "seconds", "pace", "loss")}
+    peaks = [(each["compiled"], each["peak"]) for each in results if each["peak"] is not None]
     return Line(
         name,
         [run["seed"] for run in runs],
         found,
-        pace=float(np.median([each["pace"] for each in results])),
-        peak=max(peaks, default=None),
-        epochs=float(np.mean([each["epochs"] for each in results])),
-        seconds=float(np.mean([each["seconds"] for each in results])),
-        loss=float(np.mean(losses)) if losses else None,
-        lowered=any("lowered" in each for each in results),
+        pace=float(np.median(known["pace"])),
+        peak=max([peak for compiled, peak in peaks if not compiled] or [peak for _, peak in peaks], default=None),
+        epochs=float(np.mean(known["epochs"])),
+        seconds=float(np.mean(known["seconds"])),
+        loss=float(np.mean(known["loss"])) if known["loss"] else None,
         tuned=runs[-1].get("tuned", {}),
     )
 
@@ -115,17 +112,18 @@ def troubles(runs: Sequence[Run], names: Sequence[str]) -> list[str]:
 # ---- advice
 
 
-def advice(ranking: Ranking, finished: Mapping[str, Sequence[Run]]) -> list[str]:
-    """Conclusions, a sentence each; `finished` are the runs of each objective."""
+def advice(ranking: Ranking) -> list[str]:
+    """Conclusions, a sentence each."""
     by, lines = str(ranking.by), ranking.lines
     own = [line for line in lines if by in line.standings]
     leaders = [line for line in own if line.standings[by].rank == 1]
-    sentences = [of_leaders(by, own, leaders)]
-    sentences += of_pace(ranking, own, leaders)
-    sentences += of_second(ranking, leaders)
-    sentences += of_unigram(ranking, own) if by == "log_likelihood" else []
-    sentences += of_time(ranking, leaders)
-    sentences += of_falls(ranking, leaders, finished)
+    sentences = [of_leaders(by, own, leaders), *of_pace(ranking, own, leaders), *of_second(ranking, leaders)]
+    if ranking.unigram is not None and by == "log_likelihood":
+        for line in own:
+            if value_of(line, by) <= ranking.unigram:
+                beaten = f"does not beat the unigram baseline ({ranking.unigram:.3f})"
+                sentences.append(f"{line.objective} {beaten}: too little text or time.")
+    sentences += of_time(ranking, leaders[0])
     if all(len(line.seeds) == 1 for line in lines) and len(lines) > 1:
         sentences.append(
             "Each was trained with one seed: errors and ranks leave out the variance over seeds; --seeds 3 measures it."
@@ -134,51 +132,46 @@ def advice(ranking: Ranking, finished: Mapping[str, Sequence[Run]]) -> list[str]
 
 
 def of_leaders(by: str, own: Sequence[Line], leaders: Sequence[Line]) -> str:
-    first = own[0]
-    value = spoken(by, first.standings[by].score.value)
+    """The best, and how much better it is, or those that share the first rank."""
+    first, value = own[0].objective, spoken(value_of(own[0], by))
     if len(own) == 1:
-        return f"Only {first.objective} finished: {NAMES[by]} {value}."
+        return f"Only {first} finished: {NAMES[by]} {value}."
     if len(leaders) == 1:
-        second = own[1]
-        behind = second.standings[by].behind
-        how = (
-            ""
-            if behind is None
-            else f", {spoken(by, -behind.value)} ± {spoken(by, behind.error)} above {second.objective}, the next"
-        )
-        return f"{first.objective} is best in {NAMES[by]}, {value}{how}."
-    widest = max((line.standings[by].behind for line in leaders[1:]), key=lambda each: each.error if each else 0.0)
-    errors = "" if widest is None or math.isnan(widest.error) else f" (standard errors of up to {spoken(by, widest.error)})"
+        behind = own[1].standings[by].behind
+        lead = f", {spoken(-behind.value)} ± {spoken(behind.error)} above {own[1].objective}, the next" if behind else ""
+        return f"{first} is best in {NAMES[by]}, {value}{lead}."
+    errors = [each.error for line in leaders[1:] if (each := line.standings[by].behind) and math.isfinite(each.error)]
+    widest = f" (standard errors of up to {spoken(max(errors))})" if errors else ""
     return (
-        f"{listed(leaders)} share the first rank in {NAMES[by]} ({first.objective} has {value}): no difference to "
-        f"{first.objective} is significant{errors}."
+        f"{listed(leaders)} share the first rank in {NAMES[by]} ({first} has {value}): no difference to {first} is "
+        f"significant{widest}."
     )
 
 
 def of_second(ranking: Ranking, leaders: Sequence[Line]) -> list[str]:
-    """The best in the second measure, if these are others."""
+    """The best in the second measure."""
     measure = SECOND[ranking.unit]
     own = [line for line in ranking.lines if measure in line.standings]
     if measure == ranking.by or len(own) < 2:
         return []
     best = sorted((line for line in own if line.standings[measure].rank == 1), key=lambda line: -value_of(line, measure))
-    value, name = spoken(measure, value_of(best[0], measure)), NAMES[measure]
+    value, name = spoken(value_of(best[0], measure)), NAMES[measure]
     if len(best) == len(own):
         return [f"In {name} there is no order between them (the highest is {value}, of {best[0].objective})."]
     if len(best) == 1 and best[0] is leaders[0]:
         return [f"{best[0].objective} is best in {name} too ({value})."]
     others = f"; {listed(best[1:])} {'share' if len(best) > 2 else 'shares'} its rank" if len(best) > 1 else ""
-    beside = "" if leaders[0] in best else f"; {leaders[0].objective} has {score_text(leaders[0], measure)}"
+    theirs = spoken(value_of(leaders[0], measure)) if leaders[0] in own else "none"
+    beside = "" if leaders[0] in best else f"; {leaders[0].objective} has {theirs}"
     return [f"In {name} {best[0].objective} is {'highest' if others else 'best'} ({value}){others}{beside}."]
 
 
 def of_pace(ranking: Ranking, own: Sequence[Line], leaders: Sequence[Line]) -> list[str]:
     """The fastest of the best, or what a faster objective would cost."""
     by, unit = str(ranking.by), ranking.unit
-    fastest = max(leaders, key=lambda line: line.pace)
+    fastest, slowest = (choose(leaders, key=lambda line: line.pace) for choose in (max, min))
     sentences = []
     if len(leaders) > 1:
-        slowest = min(leaders, key=lambda line: line.pace)
         times = fastest.pace / max(slowest.pace, 1e-9)
         beside = f", {times:.1f} times as many as {slowest.objective}" if times >= FASTER else ""
         sentences.append(f"Of these {fastest.objective} is the fastest, with {fastest.pace:,.0f} {unit} per second{beside}.")
@@ -186,106 +179,37 @@ def of_pace(ranking: Ranking, own: Sequence[Line], leaders: Sequence[Line]) -> l
     if quick not in leaders and quick.pace >= FASTER * fastest.pace and (behind := quick.standings[by].behind) is not None:
         sentences.append(
             f"{quick.objective} goes through {quick.pace / max(fastest.pace, 1e-9):.1f} times as many {unit} per second as "
-            f"{fastest.objective}, and is {spoken(by, -behind.value)} below {own[0].objective}."
+            f"{fastest.objective}, and is {spoken(-behind.value)} below {own[0].objective}."
         )
     return sentences
 
 
-def of_unigram(ranking: Ranking, own: Sequence[Line]) -> list[str]:
-    """Objectives that do not beat the unigram baseline."""
-    if ranking.unigram is None:
-        return []
-    none = [line for line in own if value_of(line, "log_likelihood") <= ranking.unigram]
-    if not none:
-        return []
-    return [
-        f"{listed(none)} {'does' if len(none) == 1 else 'do'} not beat the unigram baseline ({ranking.unigram:.3f}): "
-        "too little text or time."
-    ]
-
-
-def of_time(ranking: Ranking, leaders: Sequence[Line]) -> list[str]:
-    """Whether the curve of the best still rose at the end."""
+def of_time(ranking: Ranking, first: Line) -> list[str]:
+    """Whether the learning curve of the best still rose, or fell, significantly at the end."""
     rises = {name: [each for each in map(last_rise, runs) if each is not None] for name, runs in ranking.curves.items()}
-    seeds = statistics.pooled_deviation(list(rises.values()))
-    sentences = []
-    for line in leaders[:1]:
-        if not (own := rises[line.objective]):
-            continue
-        error = Error(seeds.value / math.sqrt(len(own)) if seeds.freedom else math.nan, seeds.freedom)
-        rise = Estimate(float(np.mean(own)), (error,))
-        amount = f"{abs(rise.value):.3g}" + ("" if math.isnan(rise.error) else f" ± {rise.error:.1g}")
-        last = f"over the last {100 * (1 - LAST):.0f} % of its time"
-        if math.isnan(rise.error):
-            verb = "rose" if rise.value > 0 else "fell"
-            sentences.append(
-                f"The learning curve of {line.objective} {verb} by {amount} {last}; one run has no error to judge that by."
-            )
-        elif rise.sign() > 0:
-            sentences.append(f"The learning curve of {line.objective} still rose {last}, by {amount}: more time may help.")
-        elif rise.sign() < 0:
-            sentences.append(
-                f"The learning curve of {line.objective} fell {last}, by {amount}: less time, or more data, may help."
-            )
-        else:
-            sentences.append(f"The learning curve of {line.objective} was flat {last} (a change of {amount}).")
-    return sentences
-
-
-def of_falls(ranking: Ranking, leaders: Sequence[Line], finished: Mapping[str, Sequence[Run]]) -> list[str]:
-    """Which of the others were better before the end.
-
-    The point of a run is chosen by the objective's other runs, on every other span of the held-out text; the fall since is
-    measured on the remaining spans, so that no noise chooses what it is measured by.
-    """
-    falls: dict[str, list[Score]] = {}
-    times: dict[str, float] = {}
-    for line in ranking.lines:
-        runs = [run["result"]["spans"] for run in finished[line.objective] if "spans" in run["result"]]
-        n = min((len(each["points"]) for each in runs), default=1) - 1  # points before the end
-        if line in leaders or len(runs) < 2 or n < 1:
-            continue
-        curves = np.array([[on_spans(run, k, slice(0, None, 2)).value for k in range(n)] for run in runs])
-        chosen = [int(np.argmax(curves.sum(axis=0) - own)) for own in curves]
-        falls[line.objective] = [
-            statistics.gain([on_spans(run, k, slice(1, None, 2))], [on_spans(run, -1, slice(1, None, 2))])
-            for run, k in zip(runs, chosen, strict=True)
-        ]
-        times[line.objective] = float(np.mean([run["points"][k][0] for run, k in zip(runs, chosen, strict=True)]))
-    seeds = statistics.between_seeds(list(falls.values()))
-    found = {name: statistics.estimate(each, seeds) for name, each in falls.items()}
-    seconds = {line.objective: line.seconds for line in ranking.lines}
-    return [
-        f"The learning curve of {name} was highest after {times[name]:.3g} s, and fell by {found[name].value:.3g} ± "
-        f"{found[name].error:.1g} since: it may do better with less time."
-        for name, sign in statistics.signs(found).items()
-        if sign > 0 and times[name] < LAST * seconds[name]
-    ]
-
-
-def on_spans(spans: Mapping[str, Any], point: int, some: slice) -> Score:
-    """The score of some spans of the held-out text at a point of a run."""
-    return Score.of_groups(spans["points"][point][1][some], spans["sizes"][some])
+    seeds, own = statistics.pooled_deviation(list(rises.values())), rises[first.objective]
+    if not own or not seeds.freedom:
+        return []
+    rise = Estimate(float(np.mean(own)), (Error(seeds.value / math.sqrt(len(own)), seeds.freedom),))
+    change = f"over the last {100 * (1 - LAST):.0f} % of its time, by {abs(rise.value):.3g} ± {rise.error:.1g}"
+    ends = {
+        1: f"still rose {change}: more time may help.",
+        -1: f"fell {change}: less time, or more data, may help.",
+    }
+    return [f"The learning curve of {first.objective} {ends[rise.sign()]}"] if rise.sign() else []
 
 
 def last_rise(curve: Sequence[Sequence[float]]) -> float | None:
     """How much the score rose after LAST of the time; None where the curve has no point before."""
-    if not curve:
-        return None
-    end = curve[-1]
-    before = [point for point in curve[:-1] if point[1] <= LAST * end[1]]
-    return end[2] - before[-1][2] if before else None
+    before = [point for point in curve[:-1] if point[1] <= LAST * curve[-1][1]]
+    return curve[-1][2] - before[-1][2] if before else None
 
 
 def value_of(line: Line, measure: str) -> float:
     return line.standings[measure].score.value
 
 
-def score_text(line: Line, measure: str) -> str:
-    return spoken(measure, value_of(line, measure)) if measure in line.standings else "none"
-
-
-def spoken(measure: str, value: float) -> str:
+def spoken(value: float) -> str:
     """A score, or a difference, as a table has it."""
     return "?" if math.isnan(value) else f"{value:.3f}"
 

@@ -6,8 +6,7 @@
     {"objective": ..., "seed": ..., "ended": when, "diverged": why}         one that diverged
     {"objective": ..., "seed": ..., "ended": when, "failed": why}           one that ended otherwise; it is run again
 
-A result has scores by parts (`embedx.evaluation.statistics`) and, for text, the sums of the held-out spans during training. The
-file is replaced atomically.
+A result has scores by parts (`embedx.evaluation.statistics`). The file is replaced atomically.
 """
 
 import datetime

@@ -10,16 +10,15 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
+from embedx.comparison.data import Data
 from embedx.comparison.settings import CompareSettings
 from embedx.errors import DivergedError, EmbedxError, one_line
-from embedx.evaluation.statistics import Score
 from embedx.settings import as_arguments
-from embedx.training.progress import Progress
 from embedx.training.trainer import usable_cores
 
 OF_RATE = ("optimizer", "block_size")  # by default chosen from the data unless there is a learning rate, which depends on them
@@ -27,27 +26,6 @@ INTERVAL = 0.05  # seconds between two measurements of a process's memory
 MAX_CHARACTERS = 300  # of a message
 MAX_POINTS = 60  # of a curve, on record
 COMPILING = "compiling kernels"
-
-
-class Data(Protocol):
-    """What objectives are compared on: `embedx.comparison.text.Text` or `embedx.comparison.labels.LabelledData`."""
-
-    command: str  # that trains on it
-    unit: str  # "words" or "examples"
-
-    @property
-    def measures(self) -> tuple[str, ...]: ...  # in the order of tables; the first is ranked by if all runs have it
-    @property
-    def name(self) -> str: ...
-    @property
-    def curve_of(self) -> str: ...
-    def check(self, names: Sequence[str]) -> None: ...
-    def identity(self) -> dict[str, Any]: ...
-    def arguments(self) -> list[str]: ...
-    def prepare(self, progress: Progress) -> dict[str, Any]: ...
-    def validation_score(self, model: Path, facts: Mapping[str, Any]) -> float | None: ...  # the higher, the better
-    def scores(self, model: Path) -> tuple[dict[str, Score], dict[str, Any]]: ...
-    def curve(self, facts: Mapping[str, Any]) -> list[list[float]]: ...
 
 
 @dataclass(frozen=True)
@@ -75,17 +53,6 @@ def command_of(
     return [sys.executable, "-m", "embedx", data.command, *data.arguments(), "--objective", objective, *how, *places]
 
 
-@contextlib.contextmanager
-def working(folder: Path) -> Iterator[None]:
-    """Make the working folder of a run, and delete it afterwards."""
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    try:
-        yield
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
 def measured(
     data: Data, objective: str, seed: int, settings: CompareSettings, folder: Path, options: Mapping[str, Any]
 ) -> dict[str, Any]:
@@ -94,57 +61,62 @@ def measured(
     folder   the working folder of the run
     options  of this objective, chosen by --tune
     """
-    with working(folder):
-        ended = watched(command_of(data, objective, seed, settings, folder, options, settings.stopping), folder)
-        return outcome(data, ended, folder) | ({"tuned": dict(options)} if options else {})
+
+    def result(facts: Mapping[str, Any], ended: Ended) -> dict[str, Any]:
+        scores, beside = data.scores(folder / "model")
+        records = {name: score.record() for name, score in scores.items() if score.is_finite}
+        if not records:
+            return {"failed": "its model has no finite score"}
+        found = {
+            "epochs": facts["epochs"], "seconds": facts["seconds"], "pace": facts[f"{data.unit}_per_second"],
+            "loss": facts["final_loss"], "peak": ended.peak, "compiled": COMPILING in ended.complaints,
+            "scores": records, **beside, "curve": thinned(data.curve(facts)),
+        }  # fmt: skip
+        if "learning_rate_lowered" in facts:
+            found["lowered"] = facts["learning_rate_lowered"][-1]
+        return {"result": found}
+
+    command = command_of(data, objective, seed, settings, folder, options, settings.stopping)
+    return performed(command, folder, result) | ({"tuned": dict(options)} if options else {})
 
 
 def tried(data: Data, objective: str, settings: CompareSettings, folder: Path, options: Mapping[str, Any]) -> dict[str, Any]:
     """The outcome of a trial: {"used": settings, "score": of the validation data}; a score of None where it failed."""
-    with working(folder):
-        ended = watched(command_of(data, objective, 1, settings, folder, options, settings.stopping_of_trial), folder)
-        if why := failure(ended):
-            return {"used": {}, "score": None} | why
-        try:
-            facts = json.loads(ended.printed.splitlines()[-1])
-            score = data.validation_score(folder / "model", facts)
-            used = {name: facts["settings"].get(name) for name in ("learning_rate", "negatives", *OF_RATE)}
-        except (EmbedxError, ValueError, KeyError, IndexError) as error:
-            return {"used": {}, "score": None, "failed": one_line(str(error))}
-    score = score if score is not None and math.isfinite(score) else None
-    return {"used": {name: value for name, value in used.items() if value is not None}, "score": score}
+
+    def result(facts: Mapping[str, Any], ended: Ended) -> dict[str, Any]:
+        score = data.validation_score(folder / "model", facts)
+        used = {name: facts["settings"].get(name) for name in ("learning_rate", "negatives", *OF_RATE)}
+        known = {name: value for name, value in used.items() if value is not None}
+        return {"used": known, "score": score if score is not None and math.isfinite(score) else None}
+
+    command = command_of(data, objective, 1, settings, folder, options, settings.stopping_of_trial)
+    return {"used": {}, "score": None} | performed(command, folder, result)
 
 
-def failure(ended: Ended) -> dict[str, str]:
-    """{"diverged": why} or {"failed": why} of a process; empty if it finished."""
-    if ended.code == DivergedError.exit_code:
-        return {"diverged": last_line(ended.complaints)}
-    if ended.code < 0:
-        why = ", as by the system when memory is short" if ended.code == -9 else ""
-        return {"failed": f"killed by signal {-ended.code}{why}"}
-    return {"failed": last_line(ended.complaints) or f"ended with status {ended.code}"} if ended.code else {}
-
-
-def outcome(data: Data, ended: Ended, folder: Path) -> dict[str, Any]:
-    """The outcome of a run whose process has ended."""
-    if why := failure(ended):
-        return dict(why)
+def performed(
+    command: Sequence[str], folder: Path, result: Callable[[Mapping[str, Any], Ended], dict[str, Any]]
+) -> dict[str, Any]:
+    """The `result` of the facts that a run prints and its process, while its model is in the working folder; {"diverged": why}
+    or {"failed": why} if it did not finish.
+    """
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
     try:
-        facts = json.loads(ended.printed.splitlines()[-1])
-        scores, beside = data.scores(folder / "model")
-        result = {
-            "epochs": facts["epochs"], "seconds": facts["seconds"], "pace": facts[f"{data.unit}_per_second"],
-            "loss": facts["final_loss"], "peak": ended.peak, "compiled": COMPILING in ended.complaints,
-            "scores": {name: score.record() for name, score in scores.items() if score.is_finite}, **beside,
-            "curve": thinned(data.curve(facts)),
-        }  # fmt: skip
+        ended = watched(command, folder)
+        if ended.code == DivergedError.exit_code:
+            return {"diverged": last_line(ended.complaints)}
+        if ended.code < 0:
+            why = ", as by the system when memory is short" if ended.code == -9 else ""
+            return {"failed": f"killed by signal {-ended.code}{why}"}
+        if ended.code:
+            return {"failed": last_line(ended.complaints) or f"ended with status {ended.code}"}
+        return result(json.loads(ended.printed.splitlines()[-1]), ended)
     except EmbedxError as error:
         return {"failed": str(error)}
     except (ValueError, KeyError, IndexError) as error:
         return {"failed": one_line(f"its output cannot be read ({type(error).__name__}: {error})")}
-    if "learning_rate_lowered" in facts:
-        result["lowered"] = facts["learning_rate_lowered"][-1]
-    return {"result": result} if result["scores"] else {"failed": "its model has no finite score"}
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def watched(command: Sequence[str], folder: Path) -> Ended:

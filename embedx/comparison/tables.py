@@ -3,15 +3,14 @@
 import csv
 import io
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from embedx.comparison.ranking import NAMES, Line, Ranking
-from embedx.evaluation.statistics import Error, Estimate, Standing
 from embedx.evaluation.word_report import aligned
 from embedx.pages import curves as drawing
 from embedx.pages.document import render
-from embedx.settings import as_arguments, as_typed
+from embedx.settings import as_arguments
 
 MEGABYTE = 1e6
 DASH = "-"
@@ -52,75 +51,68 @@ def text(ranking: Ranking) -> str:
     """The table, what went wrong and what follows, for a terminal."""
     if not ranking.lines:
         return "\n".join(ranking.troubles)
-    rows = [cells(ranking, line) for line in ranking.lines]
-    lines = aligned([list(rows[0]), *(list(row.values()) for row in rows)])
+    lines = aligned(table([cells(ranking, line) for line in ranking.lines]))
     return "\n".join([*lines, NOTE, *ranking.troubles, "", *ranking.advice])
 
 
-def all_numbers(ranking: Ranking) -> list[list[str]]:
-    """Every number, a row for each objective under a row of names; "" where there is none."""
+def numbers(ranking: Ranking) -> list[dict[str, Any]]:
+    """Every number, by name, of each objective; None where there is none."""
     reference = ranking.first.objective if ranking.lines else ""
     tuned = sorted({name for line in ranking.lines for name in line.tuned})
     rows = []
     for line in ranking.lines:
-        row = {"objective": line.objective, "runs": str(len(line.seeds))}
+        row: dict[str, Any] = {"objective": line.objective, "runs": len(line.seeds)}
         for measure in ranking.measures:
-            row |= numbers_of(measure, line.standings.get(measure), reference)
+            standing = line.standings.get(measure)
+            score, behind = (standing.score, standing.behind) if standing else (None, None)
+            row |= {
+                measure: score and rounded(score.value),
+                f"{measure}_standard_error": score and rounded(score.error),
+                f"{measure}_rank": standing and standing.rank,
+                f"{measure}_minus_{reference}": behind and rounded(behind.value),
+                f"{measure}_minus_{reference}_standard_error": behind and rounded(behind.error),
+                f"{measure}_items": standing and standing.items,
+            }
         row |= {
-            f"{ranking.unit}_per_second": f"{line.pace:.0f}",
-            "peak_memory_mb": "" if line.peak is None else f"{line.peak / MEGABYTE:.1f}",
-            "epochs": f"{line.epochs:.3f}",
-            "seconds": f"{line.seconds:.3f}",
-            "training_loss": "" if line.loss is None else f"{line.loss:.5f}",
-            **{name: as_typed(line.tuned.get(name)) for name in tuned},
+            f"{ranking.unit}_per_second": round(line.pace),
+            "peak_memory_mb": line.peak and round(line.peak / MEGABYTE, 1),
+            "epochs": round(line.epochs, 3),
+            "seconds": round(line.seconds, 3),
+            "training_loss": line.loss and rounded(line.loss),
+            **{name: line.tuned.get(name) for name in tuned},
         }
         rows.append(row)
-    return [list(rows[0]), *(list(row.values()) for row in rows)] if rows else []
+    return rows
 
 
-def numbers_of(measure: str, standing: Standing | None, reference: str) -> dict[str, str]:
-    """The columns of one measure."""
-    none = Estimate(math.nan, (Error(math.nan, 0),))
-    score, behind = (standing.score, standing.behind or none) if standing else (none, none)
-    return {
-        measure: plain(score.value),
-        f"{measure}_standard_error": plain(score.error),
-        f"{measure}_rank": str(standing.rank) if standing else "",
-        f"{measure}_minus_{reference}": plain(behind.value),
-        f"{measure}_minus_{reference}_standard_error": plain(behind.error),
-        f"{measure}_items": str(standing.items) if standing else "",
-    }
-
-
-def plain(value: float) -> str:
-    return f"{value:.5f}" if math.isfinite(value) else ""
+def rounded(value: float) -> float | None:
+    return round(value, 5) if math.isfinite(value) else None
 
 
 def csv_text(ranking: Ranking) -> str:
     """The same as a file."""
-    out = io.StringIO()
-    csv.writer(out, lineterminator="\n").writerows(all_numbers(ranking))
+    out, rows = io.StringIO(), numbers(ranking)
+    if rows:
+        writer = csv.DictWriter(out, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
     return out.getvalue()
 
 
 def as_dict(ranking: Ranking) -> dict[str, Any]:
-    """The same as plain JSON types; None where there is no number."""
-    head, *rows = all_numbers(ranking) or [[]]
-    numbers = [{name: as_number(cell) for name, cell in zip(head, row, strict=True)} for row in rows]
-    return {"ranked_by": ranking.by, "objectives": numbers, "advice": ranking.advice, "troubles": ranking.troubles}
+    """The same as plain JSON types."""
+    return {
+        "ranked_by": ranking.by, "objectives": numbers(ranking), "advice": ranking.advice, "troubles": ranking.troubles
+    }  # fmt: skip
 
 
-def as_number(cell: str) -> str | float | None:
-    """A cell as the number that it is; a name as it is."""
-    try:
-        return int(cell) if cell.isdecimal() else float(cell) if cell else None
-    except ValueError:
-        return cell
+def table(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    """Rows of a table under a row of their names."""
+    return [list(rows[0]), *(["" if cell is None else str(cell) for cell in row.values()] for row in rows)] if rows else []
 
 
 def page(name: str, ranking: Ranking, curve_of: str, circumstances: Mapping[str, str]) -> str:
     """The page of a comparison on the data of that name."""
-    rows = [cells(ranking, line) for line in ranking.lines]
     drawn = drawing.drawable(ranking.curves)
     return render(
         "compare.html",
@@ -128,10 +120,10 @@ def page(name: str, ranking: Ranking, curve_of: str, circumstances: Mapping[str,
         advice=ranking.advice,
         troubles=ranking.troubles,
         about=NOTE,
-        rows=[list(rows[0]), *(list(row.values()) for row in rows)] if rows else [],
+        rows=table([cells(ranking, line) for line in ranking.lines]),
         best=[ranking.by in line.standings and line.standings[str(ranking.by)].rank == 1 for line in ranking.lines],
         names={each: drawing.style_of(k) for k, each in enumerate(drawn)},
         charts=[drawing.chart(drawn, x, curve_of, f"plot{x}") for x in (drawing.SECONDS, drawing.EPOCHS)] if drawn else [],
-        numbers=all_numbers(ranking),
+        numbers=table(numbers(ranking)),
         circumstances=[f"{key}: {value}" for key, value in circumstances.items()],
     )

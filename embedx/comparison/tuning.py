@@ -12,8 +12,9 @@ from typing import Any
 
 from embedx import objectives
 from embedx.comparison import runs
+from embedx.comparison.data import Data
 from embedx.comparison.records import FAILED, Records, Run
-from embedx.comparison.runs import OF_RATE, Data
+from embedx.comparison.runs import OF_RATE
 from embedx.comparison.settings import CompareSettings
 from embedx.settings import as_arguments, settings_of
 from embedx.training.progress import Progress

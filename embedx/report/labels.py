@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,16 +28,6 @@ DASH = "–"
 PALE = 0.35  # opacity of the bar of a bin with few predictions
 
 
-@dataclass(frozen=True)
-class Example:
-    """A test row with its answers."""
-
-    row: int  # of the test data, from 0
-    labels: list[str]
-    predictions: list[tuple[str, float, bool]]  # label, probability, whether the row has it
-    features: list[str]  # the words that weigh most, where features are words
-
-
 def findings(
     classifier: Classifier, source: str | None, test_labels: str | None, settings: ReportSettings, progress: Progress
 ) -> dict[str, Any]:
@@ -62,10 +51,16 @@ def findings(
     wrong = labelled[~is_right[labelled, 0]]
     surest = wrong[np.argsort(-probability[wrong, 0], kind="stable")][:MISTAKES]
 
-    def example(row: int) -> Example:
-        found = zip(top[row], probability[row], is_right[row], strict=True)
-        shown = [(names[k], float(p), bool(right)) for k, p, right in found][:SHOWN_PREDICTIONS]
-        return Example(int(kept[row]), [names[k] for k in labels[row]], shown, heaviest(data, row))
+    def example_rows(rows: np.ndarray) -> list[list[str]] | None:
+        """A table of rows with their labels and predictions and, where features are words, those of the largest values."""
+        has_words = data.vocabulary is not None and data.is_sparse
+        found = [["row", "labels", "best predictions", *(["words"] if has_words else [])]]
+        for row in rows.tolist():
+            best = list(zip(top[row].tolist(), probability[row], is_right[row], strict=True))[:SHOWN_PREDICTIONS]
+            shown = ", ".join(f"{names[k]} {p:.3f}{' ✓' if right else ''}" for k, p, right in best)
+            words = [" ".join(heaviest(data, row))] if has_words else []
+            found.append([f"{kept[row]:,}", ", ".join(names[k] for k in labels[row]) or DASH, shown, *words])
+        return found if len(rows) else None
 
     confused = answers.confusions(top, labels)
     missed = answers.most_missed(top, labels, confused)
@@ -85,8 +80,8 @@ def findings(
         "bins": frequency_rows(answers.by_frequency(top, labels, classifier.counts)),
         "missed": missed_rows(classifier, missed, names) if missed else None,
         "confused": rows if confused else None,
-        "mistakes": example_rows([example(row) for row in surest]) if len(surest) else None,
-        "examples": example_rows([example(row) for row in np.sort(drawn)]) if len(drawn) else None,
+        "mistakes": example_rows(surest),
+        "examples": example_rows(np.sort(drawn)),
     }
 
 
@@ -97,9 +92,8 @@ def curves(facts: Mapping[str, Any]) -> dict[str, Points]:
 
 
 def heaviest(data: Labeled, row: int) -> list[str]:
-    """The words of a row that have the largest values, the largest first; none where features are no words."""
-    if data.vocabulary is None or not data.is_sparse:
-        return []
+    """The words of a row that have the largest values, the largest first."""
+    assert data.vocabulary is not None
     start, end = data.features.indptr[row : row + 2]
     order = np.argsort(-data.features.data[start:end], kind="stable")[:SHOWN_FEATURES]
     return [data.vocabulary[k] for k in data.features.indices[start:end][order]]
@@ -153,17 +147,6 @@ def missed_rows(classifier: Classifier, missed: Sequence[Missed], names: Sequenc
     return rows
 
 
-def example_rows(examples: Sequence[Example]) -> list[list[str]]:
-    """A row for each example, with the words of the largest values where features are words."""
-    has_words = any(each.features for each in examples)
-    rows = [["row", "labels", "best predictions", *(["words"] * has_words)]]
-    for each in examples:
-        best = ", ".join(f"{label} {p:.3f}{' ✓' if right else ''}" for label, p, right in each.predictions)
-        words = [" ".join(each.features)] if has_words else []
-        rows.append([f"{each.row:,}", ", ".join(each.labels) or DASH, best, *words])
-    return rows
-
-
 # ---- reliability
 
 
@@ -192,22 +175,18 @@ def reliability_chart(found: Reliability, about: str) -> dict[str, Any]:
     def y(value: float) -> float:
         return round(TOP + (BOTTOM - TOP) * (1 - value), 1)
 
-    bins, n_max = len(found.n), max(int(found.n.max(initial=0)), 1)
-    bars = []
+    bins, n_max, bars = len(found.n), max(int(found.n.max(initial=0)), 1), []
     for k in np.flatnonzero(found.n).tolist():
         right, n = float(found.accuracy[k]), int(found.n[k])
-        bar: dict[str, Any] = {"x": x(k / bins) + 1, "y": y(right), "mean": x(float(found.confidence[k]))}
-        bar |= {"width": round((RIGHT - LEFT) / bins - 2, 1), "height": round(BOTTOM - y(right), 1)}
-        bar["opacity"] = round(PALE + (1 - PALE) * n / n_max, 2)
-        title = f"{n:,} predictions of probability {k / bins:.1f} to {(k + 1) / bins:.1f}: {percent(right)} correct"
-        bars.append(bar | {"title": title})
-    steps = np.linspace(0, 1, 6).tolist()
-    return frame(
-        "probability of the top prediction",
-        "",
-        has_columns=False,
-        about=about,
-        bars=bars,
-        x_ticks=[(x(value), f"{value:.1f}") for value in steps],
-        y_ticks=[(y(value), f"{value:.1f}") for value in steps],
-    )
+        bars.append({
+            "x": x(k / bins) + 1,
+            "y": y(right),
+            "width": round((RIGHT - LEFT) / bins - 2, 1),
+            "height": round(BOTTOM - y(right), 1),
+            "mean": x(float(found.confidence[k])),
+            "opacity": round(PALE + (1 - PALE) * n / n_max, 2),
+            "title": f"{n:,} predictions of probability {k / bins:.1f} to {(k + 1) / bins:.1f}: {percent(right)} correct",
+        })  # fmt: skip
+    x_ticks, y_ticks = ([(place(k / 5), f"{k / 5:.1f}") for k in range(6)] for place in (x, y))
+    shown = {"about": about, "bars": bars, "x_ticks": x_ticks, "y_ticks": y_ticks}
+    return frame("probability of the top prediction", "", has_columns=False, **shown)

@@ -1,7 +1,6 @@
 """`embedx report`: the page about a model folder, and what the pages of both tasks have."""
 
 import dataclasses
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -56,11 +55,10 @@ def report(
     if task is None:
         what = "a file" if folder.is_file() else "not a model folder" if folder.exists() else "no such folder"
         raise EmbedxError(f"{model}: {what}; give a folder that `embedx train` or `embedx classify` wrote")
-    of_words = {"pairs": pairs, "analogies": analogies} | {name: options.get(name) for name in OF_WORDS}
-    of_labels = {"test": test, "test_labels": test_labels} | {name: options.get(name) for name in OF_LABELS}
     is_classifier = task == classification.TASK
-    for name, value in (of_words if is_classifier else of_labels).items():
-        if value is not None and value != []:
+    given = {"pairs": pairs, "analogies": analogies, "test": test, "test_labels": test_labels, **options}
+    for name in (*OF_WORDS, "pairs", "analogies") if is_classifier else (*OF_LABELS, "test", "test_labels"):
+        if given.get(name) not in (None, []):
             kinds = ("word vectors", "a classifier")[:: 1 if is_classifier else -1]
             raise EmbedxError(f"{option_name(name)} is for {kinds[0]}; {model} is {kinds[1]}")
     if test_labels is not None and test is None:
@@ -79,11 +77,11 @@ def report(
 
 
 def about_model(model: Any, path: Path, curve_of: Mapping[str, Points]) -> dict[str, Any]:
-    """Settings, facts, arrays and learning curves, for the template.
+    """Settings, facts, memory and learning curves, for the template.
 
     curve_of  scores recorded in the model, by name
     """
-    facts, arrays = model.facts, model.arrays
+    facts = model.facts
     falls = f"loss, {facts['loss_unit']}" if facts.get("loss_unit") else "loss"
     drawn = [(name, points) for name, points in {**curve_of, falls: learning_curves.loss_points(facts)}.items()]
     charts = [
@@ -92,17 +90,10 @@ def about_model(model: Any, path: Path, curve_of: Mapping[str, Points]) -> dict[
         if len(points) > 1
         for against in (drawing.EPOCHS, drawing.SECONDS)
     ]
-    total = sum(array.nbytes for array in arrays.values()) / MEGABYTE
+    total = sum(array.nbytes for array in model.arrays.values()) / MEGABYTE
     on_disk = sum(each.stat().st_size for each in path.iterdir() if each.is_file()) / MEGABYTE
     return {
         "charts": charts,
-        "arrays": [
-            ["array", "shape", "dtype", "MB"],
-            *(
-                [name, " × ".join(f"{n:,}" for n in array.shape), str(array.dtype), f"{array.nbytes / MEGABYTE:,.1f}"]
-                for name, array in arrays.items()
-            ),
-        ],
         "memory": f"Arrays are memory-mapped: {total:,.1f} MB if all are read; the folder takes {on_disk:,.1f} MB on disk.",
         "settings": rows_of("setting", {name.replace("_", "-"): value for name, value in model.settings.items()}),
         "facts": rows_of("fact", {name.replace("_", " "): value for name, value in facts.items() if name not in SHOWN_ALONE}),
@@ -147,16 +138,11 @@ def check_place(out: Path, overwrite: bool) -> None:
     if out.is_dir():
         raise EmbedxError(f"{out}: is a folder; give the name of a file")
     if out.exists() and not out.is_file():
-        raise EmbedxError(f"{out}: a pipe or a device, in whose place no file is put; give the name of a file")
+        raise EmbedxError(f"{out}: a pipe or a device, which is not replaced by a file; give the name of a file")
     if out.exists() and not overwrite:
         raise EmbedxError(f"{out}: exists already; add --overwrite, or choose another --output")
     if not out.resolve().parent.is_dir():
         raise EmbedxError(f"{out}: its folder does not exist; make it, or choose another --output")
-    try:
-        with tempfile.TemporaryFile(dir=out.resolve().parent):
-            pass
-    except OSError as error:
-        raise _unwritable(out, error) from error
 
 
 def write(out: Path, text: str) -> None:
@@ -164,11 +150,7 @@ def write(out: Path, text: str) -> None:
     try:
         atomic.write_text(out.resolve(), text)  # where links lead to
     except OSError as error:
-        raise _unwritable(out, error) from error
-
-
-def _unwritable(out: Path, error: OSError) -> EmbedxError:
-    return EmbedxError(f"{out}: cannot be written: {error.strerror or error}; choose another --output")
+        raise EmbedxError(f"{out}: cannot be written: {error.strerror or error}; choose another --output") from error
 
 
 def name_of(model: str | Path) -> str:
