@@ -18,15 +18,23 @@ from embedx.errors import EmbedxError, choice
 
 MOST = 2**31 - 1  # maximum of a whole number, unless its `param` says otherwise: kernels count in int32
 
-PHRASE_THRESHOLDS = {
-    "word2phrase": 10.0,
-    "npmi": 0.5,
-}  # by default, by scoring; gensim's, and half of what a fixed expression has
+# By default, by scoring: gensim's, and half of what a fixed expression has.
+PHRASE_THRESHOLDS = {"word2phrase": 10.0, "npmi": 0.5}
 
 MOST_PASSES = 9  # of joining collocations
 
 MOST_THREADS = 1024  # more than any machine has use for; each has memory of its own
 
+
+KINDS: dict[type, tuple[type, str]] = {  # the type of a setting: what its values are, in messages
+    bool: (bool, "yes or no"),
+    int: (numbers.Integral, "a whole number"),
+    float: (numbers.Real, "a number"),
+    str: (str, "a text"),
+}
+LIMITS: dict[str, tuple[Callable[[Any, Any], bool], str]] = {
+    "at_least": (operator.ge, "at least"), "above": (operator.gt, "above"), "at_most": (operator.le, "at most")
+}  # fmt: skip
 
 FINE: set[str] = set()  # names of the fine settings of all classes
 
@@ -151,33 +159,25 @@ def check(field: dataclasses.Field[Any], value: Any) -> None:
     """Raise `EmbedxError` unless `value` lies in the range that `field` declares; None is in range where it is the default."""
     if value is None and field.default is None:
         return
-    limits = field.metadata
-    name = option_name(field.name)
-    if wanted := _wanted(field, value):
-        raise EmbedxError(f"{name} {_shown(value)}: must be {wanted}")
+    kind, limits = kind_of(field), field.metadata
+    refused, (types, words) = f"{option_name(field.name)} {_shown(value)}: must be", KINDS[kind]
+    if value not in (True, False) if kind is bool else isinstance(value, bool) or not isinstance(value, types):
+        raise EmbedxError(f"{refused} {words}")
     if limits["choices"] is not None and value not in limits["choices"]:
-        raise EmbedxError(f"{name} {value}: {choice(value, limits['choices'])}")
-    for limit, holds, words in (
-        ("at_least", operator.ge, "must be at least"),
-        ("above", operator.gt, "must be above"),
-        ("at_most", operator.le, "must be at most"),
-    ):
-        bound = limits[limit]
-        if bound is None and limit == "at_most" and kind_of(field) is int:
-            bound = MOST
-        if bound is not None and not holds(value, bound):
-            raise EmbedxError(f"{name} {_shown(value)}: {words} {bound}")
-    if kind_of(field) is float and not _is_finite(value):
-        raise EmbedxError(f"{name} {_shown(value)}: must be a finite number")
+        raise EmbedxError(f"{option_name(field.name)} {value}: {choice(value, limits['choices'])}")
+    bounds = limits | ({"at_most": limits["at_most"] or MOST} if kind is int else {})
+    for limit, (holds, words) in LIMITS.items():
+        if bounds[limit] is not None and not holds(value, bounds[limit]):
+            raise EmbedxError(f"{refused} {words} {bounds[limit]}")
+    if kind is float and not _is_finite(value):
+        raise EmbedxError(f"{refused} a finite number")
 
 
 def read_value(field: dataclasses.Field[Any], text: str) -> Any:
     """The value that was typed for a setting. Raises `EmbedxError` if it is not one."""
-    parse, kind = field.metadata["parse"], kind_of(field)
+    kind: Callable[[str], Any] = field.metadata["parse"] or kind_of(field)
     value: Any = text
-    if parse is not None:
-        value = parse(text)
-    elif kind is bool:
+    if kind is bool:
         value = {"yes": True, "true": True, "no": False, "false": False}.get(text.lower(), text)
     else:
         with contextlib.suppress(ValueError):  # `check` says what is wanted
@@ -188,30 +188,16 @@ def read_value(field: dataclasses.Field[Any], text: str) -> Any:
 
 def described(field: dataclasses.Field[Any]) -> str:
     """The type and the range of a setting: `number above 0, at most 1`."""
-    limits, kind = field.metadata, kind_of(field)
+    limits = field.metadata
     if limits["choices"]:
         return "|".join(limits["choices"])
-    names: dict[type, str] = {bool: "yes or no", int: "whole number", float: "number"}
-    words = {"at_least": "at least", "above": "above", "at_most": "at most"}
-    found = [f"{word} {limits[limit]:g}" for limit, word in words.items() if limits[limit] is not None]
-    return f"{names.get(kind, 'text')} {', '.join(found)}".strip()
+    found = [f"{words} {limits[limit]:g}" for limit, (_, words) in LIMITS.items() if limits[limit] is not None]
+    return f"{KINDS[kind_of(field)][1].removeprefix('a ')} {', '.join(found)}".strip()
 
 
 def kind_of(field: dataclasses.Field[Any]) -> type:
     """The type of a setting's values; of one that may also be None, the other one."""
     return field.type if isinstance(field.type, type) else next(iter(field.type.__args__))  # type: ignore[union-attr]
-
-
-def _wanted(field: dataclasses.Field[Any], value: Any) -> str:
-    """What a value should be that is of the wrong type for its setting; "" if it is right."""
-    kind = kind_of(field)
-    if kind is bool:
-        return "" if value in (True, False) else "yes or no"
-    if kind is int:
-        return "" if isinstance(value, numbers.Integral) and not isinstance(value, bool) else "a whole number"
-    if kind is float:
-        return "" if isinstance(value, numbers.Real) and not isinstance(value, bool) else "a number"
-    return "" if isinstance(value, kind) else "a text"
 
 
 def _is_finite(value: Any) -> bool:

@@ -21,7 +21,6 @@ NAMES = {  # theirs: ours; where there are two, the one that the command has. fa
 ARCHITECTURE = "write --architecture skipgram or --architecture cbow"
 RATE = "a learning rate of plain SGD; write --optimizer sgd --learning-rate X, or leave it out for the default of the objective"
 LENGTHS = "the lengths of character n-grams are one option of `embedx train`: --subwords 3-6"
-NOT_THERE = "embedx has nothing like it; leave it out"
 INSTEAD = {  # options that no command has, or only other commands: what to write
     "cbow": ARCHITECTURE,  # word2vec.c
     "sg": ARCHITECTURE,  # gensim
@@ -39,10 +38,6 @@ INSTEAD = {  # options that no command has, or only other commands: what to writ
     "label": "labels begin with __label__; change those of the text",
     "pretrained-vectors": "the hidden layer is learned from the labels; leave it out",
     "autotune-validation": "`embedx compare --tune` compares settings, `embedx classify --validation` keeps the best epoch",
-    "autotune-duration": "--time-budget of `embedx classify` trains for a time",
-    **dict.fromkeys(("autotune-modelsize", "autotune-metric", "autotune-predictions"), NOT_THERE),
-    "save-output": "the model is a folder, with all vectors; leave it out",
-    "input-model": "a classifier is trained from the beginning; leave it out",
     "heldout": "write --text FILE to score a text; `embedx train --heldout` holds a part out",
     "log-json": "an option of training; the page has the loss of each epoch",
     "license": "write the licence into README.md of the exported folder",

@@ -122,14 +122,10 @@ def application(arguments: Sequence[str]) -> typer.Typer:
 
 def _epilog(settings: options.Options) -> str | None:
     """The last lines of a help."""
-    fine = {name.replace("_", "-"): each for name, each in settings.items() if each.is_fine}
-    if not fine:
-        return None
-    more = ", and settings of objectives" if any(each.is_own for each in fine.values()) else ""
-    return (
-        f"Settings given by --set: {', '.join(name for name, each in fine.items() if not each.is_own)}{more}. Names that "
-        "options have in word2vec.c, gensim and fastText, such as --size, are accepted too."
-    )
+    fine = [each for each in settings.values() if each.is_fine]
+    names = [each.field.name.replace("_", "-") for each in fine if not each.is_own]
+    more = ", and settings of objectives" if len(names) < len(fine) else ""
+    return f"Settings given by --set: {', '.join(names)}{more}." if fine else None
 
 
 def _print_version(wanted: bool) -> None:

@@ -17,17 +17,7 @@ from embedx.classification import classifier, resolve
 from embedx.classification import task as classification
 from embedx.classification.defaults import new_objective
 from embedx.classification.settings import ClassifySettings, check_given, share_of_rows
-from embedx.cli.run import (
-    check_applies,
-    checkpoints_of,
-    default_output,
-    loss_line,
-    note_settings,
-    plain_numbers,
-    reporter,
-    saved,
-    stem_of,
-)
+from embedx.cli import run
 from embedx.distributed.settings import ClusterSettings
 from embedx.engine.settings import check_stopping
 from embedx.errors import EmbedxError
@@ -41,14 +31,14 @@ from embedx.training.progress import Progress
 
 def classify(given: SimpleNamespace) -> None:
     """Train a classifier and print what came of it."""
-    with reporter(given) as progress:
+    with run.reporter(given) as progress:
         folder, trained, metrics = train_classifier(given, progress)
     found = trained.classifier
     if given.as_json:
-        tested = None if metrics is None else plain_numbers(metrics)
+        tested = None if metrics is None else run.plain_numbers(metrics)
         print(json.dumps({"model": str(folder), **found.facts, "settings": found.settings, "test": tested}))
         return
-    words = [f"{found.n_labels:,} labels", loss_line(found.facts, "no example had a label")]
+    words = [f"{found.n_labels:,} labels", run.loss_line(found.facts, "no example had a label")]
     if metrics:
         shown = ("accuracy", "log_likelihood", "log_likelihood_tempered", "p@1", "p@3", "p@5")
         words += [f"{name} {metrics[name]:.4f}" for name in shown if name in metrics]
@@ -71,21 +61,21 @@ def train_classifier(
     if given.test_labels and not given.test:
         raise EmbedxError("--test-labels needs --test")
     with contextlib.ExitStack() as opened:
-        run: Callable[..., classification.TrainedClassifier] = classification.train
+        trainer: Callable[..., classification.TrainedClassifier] = classification.train
         if cluster.is_asked_for:  # a missing cluster is reported before anything is read
             from embedx.distributed import labels, ray_backend
 
             size = opened.enter_context(ray_backend.connected(cluster, typed.get("threads"), progress))
-            run = partial(labels.train, cluster=cluster, size=size)
+            trainer = partial(labels.train, cluster=cluster, size=size)
         data = None
         if name is None:
             data = labelled_data(given, progress)
             name, suited = resolve.suited_objective(data[0], typed)
             typed = suited | typed
         found = objectives.find(name)
-        check_applies(typed, name, (ClassifySettings,))
-        folder = given.output or default_output(given.train, name)
-        checkpoints, overwrite = checkpoints_of("classify", given, folder, progress)
+        run.check_applies(typed, name, (ClassifySettings,))
+        folder = given.output or run.default_output(given.train, name)
+        checkpoints, overwrite = run.checkpoints_of("classify", given, folder, progress)
         settings = ClassifySettings.from_options(typed)
         objective = new_objective(found, typed)
         check_given(typed, settings, objective)
@@ -94,15 +84,15 @@ def train_classifier(
         settings = resolve.resolved(settings, objective, training)
         own_options = samplers.own_options(typed)
         drawing = next(each for each in reversed(resolve.chosen_samplers(objective, settings, own_options)) if each)
-        note_settings(progress, settings, drawing.settings, objective.settings, cluster)
+        run.note_settings(progress, settings, drawing.settings, objective.settings, cluster)
         _note_data(progress, training)
         rows = validation and read(validation, settings.validation_labels, progress=progress, like=known)
         with checkpoints.ended():
-            trained = run(
+            trained = trainer(
                 training, objective, settings, sampler_options=own_options, known=known, validation=rows,
                 progress=progress, checkpoints=checkpoints,
             )  # fmt: skip
-        place = saved(lambda place: trained.classifier.save(place, overwrite), folder, checkpoints, trained.outcome)
+        place = run.saved(lambda place: trained.classifier.save(place, overwrite), folder, checkpoints, trained.outcome)
         # frees the memory that only training needed, before testing
         trained = dataclasses.replace(trained, outcome=trained.outcome.without_state(), optimizer_state={})
         _note_probabilities(trained.classifier, progress)
@@ -191,8 +181,8 @@ def compare(given: SimpleNamespace) -> None:
         pairs=given.pairs or [], analogies=given.analogies, cache_dir=given.cache_dir,
     )  # fmt: skip
     names = [name.strip() for name in given.objectives.split(",") if name.strip()]
-    folder = given.output or Path(f"{stem_of(given.data[0])}.compare")
-    with reporter(given) as progress:
+    folder = given.output or Path(f"{run.stem_of(given.data[0])}.compare")
+    with run.reporter(given) as progress:
         found = comparison.compare(
             data, names, settings, folder, resume=given.resume, overwrite=given.overwrite, progress=progress,
             command=["embedx", *sys.argv[1:]],

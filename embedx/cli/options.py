@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import importlib
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -274,18 +275,9 @@ def phrase_options() -> Options:
     return options
 
 
-def report_options() -> Options:
-    """The settings of `embedx report`."""
-    from embedx.report.settings import ReportSettings
-
-    return options_of(ReportSettings)
-
-
-def export_options() -> Options:
-    """The settings of `embedx export` and `embedx convert`."""
-    from embedx.vectors.export import ExportSettings
-
-    return options_of(ExportSettings)
+def _of_class(module: str, name: str) -> Callable[[], Options]:
+    """The settings of a class, whose module is imported when they are needed."""
+    return lambda: options_of(getattr(importlib.import_module(module), name))
 
 
 SETTINGS: dict[str, Callable[[], Options]] = {  # of commands
@@ -294,9 +286,8 @@ SETTINGS: dict[str, Callable[[], Options]] = {  # of commands
     "compare": compare_options,
     "corpus check": train_options,
     "phrases": phrase_options,
-    "report": report_options,
-    "export": export_options,
-    "convert": export_options,
+    "report": _of_class("embedx.report.settings", "ReportSettings"),
+    **dict.fromkeys(("export", "convert"), _of_class("embedx.vectors.export", "ExportSettings")),
 }
 
 

@@ -31,7 +31,7 @@ def train(
     embedx train wikipedia-en-20240101 --dim 300 --epochs 1
     embedx train corpus.txt --objective ar --heldout 1%
 
-    corpora    files, globs, directories, URLs, names of `embedx corpus list`, @FILE that lists these, - for standard input
+    corpora    files, globs, directories, URLs, names of `embedx corpus list`, - for standard input
     collapsed  count all pairs first, then take full gradient steps; --epochs are iterations
     """
     given = SimpleNamespace(**locals())

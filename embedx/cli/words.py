@@ -9,17 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from embedx import objectives, samplers
-from embedx.cli.run import (
-    check_applies,
-    checkpoints_of,
-    default_output,
-    loss_line,
-    metric_lines,
-    note_settings,
-    plain_numbers,
-    reporter,
-    saved,
-)
+from embedx.cli import run
 from embedx.distributed.settings import ClusterSettings
 from embedx.engine.settings import check_stopping
 from embedx.errors import EmbedxError
@@ -52,13 +42,13 @@ GROUPS = (streaming.SkipGramSettings, TextSettings, VocabularySettings)
 
 def train(given: SimpleNamespace) -> None:
     """Train word vectors and print what came of it."""
-    with reporter(given) as progress:
+    with run.reporter(given) as progress:
         folder, trained = train_words(given, progress)
     facts = trained.vectors.facts
     if given.as_json:
         print(json.dumps({"model": str(folder), **facts, "settings": trained.vectors.settings}))
         return
-    loss = loss_line(facts, "ended before the first iteration" if given.collapsed else "no pair was seen")
+    loss = run.loss_line(facts, "ended before the first iteration" if given.collapsed else "no pair was seen")
     if "heldout" in facts:
         loss += f", held-out log-likelihood {facts['heldout']['log_likelihood']:.4f}"
     of_collapsed = f"{facts['epochs']} iterations in {facts['seconds']:.0f} s"
@@ -75,30 +65,30 @@ def train_words(given: SimpleNamespace, progress: Progress) -> tuple[Path, skipg
     start = started(typed)
     name = given.objective or (start.objective.name if start else "ns")
     found = objectives.find(name)
-    check_applies(typed, name, GROUPS)
+    run.check_applies(typed, name, GROUPS)
     for check_typed in (check_stopping, check_phrase_settings, check_vocabulary_settings):
         check_typed(typed)
     cluster = ClusterSettings.from_options(typed)
     if start is not None:
         typed = start.with_defaults(typed)
     sources = resolve(corpora)  # reports a mistyped name before anything else is done
-    folder = given.output or default_output(corpora[0], name)
+    folder = given.output or run.default_output(corpora[0], name)
     _check_folder(folder, start.path if start else None)
-    checkpoints, overwrite = checkpoints_of("train", given, folder, progress)
+    checkpoints, overwrite = run.checkpoints_of("train", given, folder, progress)
     text = TextSettings.from_options(recipe_defaults(corpora) | typed)
     check_formats(sources, text)
     vocabulary, phrases = VocabularySettings.from_options(typed), PhraseSettings.from_options(typed)
     groups: list[Settings] = [text, vocabulary, phrases, StartSettings.from_options(typed)]
     how: dict[str, Any] = {"text": text, "vocabulary": vocabulary, "phrases": phrases}
     how |= {"progress": progress, "cache_dir": given.cache_dir, "checkpoints": checkpoints}
-    run: Callable[..., skipgram.TrainedVectors] = skipgram.train
+    trainer: Callable[..., skipgram.TrainedVectors] = skipgram.train
     if given.collapsed:
         for option, is_given in (("--cluster", cluster.is_asked_for), ("--start", start is not None)):
             if is_given:
                 raise EmbedxError(f"{option} does not apply with --collapsed; leave out one of them")
         settings, own, objective = collapsed.chosen(found, typed)
         groups = [settings, own, objective.settings, *groups]
-        run = partial(collapsed.train, corpora, objective, settings, own)
+        trainer = partial(collapsed.train, corpora, objective, settings, own)
     else:
         collapsed.check_not_typed(typed)
         settings, objective = streaming.chosen(found, typed)
@@ -108,14 +98,14 @@ def train_words(given: SimpleNamespace, progress: Progress) -> tuple[Path, skipg
         if cluster.is_asked_for:
             from embedx.distributed import words
 
-            run = partial(words.train, cluster=cluster)
-        run = partial(run, corpora, objective, settings, sampler_options=own_options, start=start)
+            trainer = partial(words.train, cluster=cluster)
+        trainer = partial(trainer, corpora, objective, settings, sampler_options=own_options, start=start)
     command = ["embedx", "train", *corpora, "--objective", name, *(["--collapsed"] if given.collapsed else [])]
     progress.note(shlex.join([*command, "--output", str(folder)]))
-    note_settings(progress, *groups)
+    run.note_settings(progress, *groups)
     with checkpoints.ended():
-        trained = run(**how)
-    place = saved(lambda place: skipgram.save(trained.vectors, place, overwrite), folder, checkpoints, trained.outcome)
+        trained = trainer(**how)
+    place = run.saved(lambda place: skipgram.save(trained.vectors, place, overwrite), folder, checkpoints, trained.outcome)
     return place, trained
 
 
@@ -136,7 +126,7 @@ def phrases(given: SimpleNamespace) -> list[tuple[int, Collocation]]:
     """The collocations of corpora, each after the number of the pass that found it, the highest score first."""
     text = TextSettings.from_options(recipe_defaults(given.corpora) | given.typed)
     settings = PhraseSettings.from_options({"phrases": 1, **given.typed})
-    with encode(given.corpora, text, reporter(given), given.cache_dir, settings) as corpus:
+    with encode(given.corpora, text, run.reporter(given), given.cache_dir, settings) as corpus:
         found = phrases_of(corpus)
     if found is None:
         raise EmbedxError("--phrases 0 finds none; give the number of passes")
@@ -147,7 +137,7 @@ def phrases(given: SimpleNamespace) -> list[tuple[int, Collocation]]:
 def check_corpus(given: SimpleNamespace) -> None:
     """Print what a corpus is like, and what `train` with the same arguments would take here."""
     typed = given.typed
-    check_applies(typed, given.objective, GROUPS)
+    run.check_applies(typed, given.objective, GROUPS)
     check_stopping(typed)
     collapsed.check_not_typed(typed)
     settings, objective = streaming.chosen(objectives.find(given.objective), typed)
@@ -158,9 +148,9 @@ def check_corpus(given: SimpleNamespace) -> None:
         sampler_options=samplers.own_options(typed),
         text=TextSettings.from_options(recipe_defaults(given.corpora) | typed),
         vocabulary=VocabularySettings.from_options(typed),
-        output=given.output or default_output(given.corpora[0], given.objective),
+        output=given.output or run.default_output(given.corpora[0], given.objective),
         cache_dir=given.cache_dir,
-        progress=reporter(given),
+        progress=run.reporter(given),
     )
     print(json.dumps(found.as_dict()) if given.as_json else found.table())
 
@@ -181,7 +171,8 @@ def score_text(models: list[str], corpus: str, seed: int, progress: Progress) ->
     found = [heldout.evaluate(each, pairs, calibration, progress) for each in loaded]
     metrics = [each.metrics() for each in found]
     if len(found) == 1:
-        return plain_numbers(metrics[0]), metric_lines(metrics[0])
+        return run.plain_numbers(metrics[0]), run.metric_lines(metrics[0])
     difference = heldout.compare(*found)._asdict()
-    named = dict(zip(("model", "other", "difference"), map(plain_numbers, (*metrics, difference)), strict=True))
-    return named, metric_lines(*metrics) + metric_lines({f"difference_{name}": value for name, value in difference.items()})
+    named = zip(("model", "other", "difference"), map(run.plain_numbers, (*metrics, difference)), strict=True)
+    lines = run.metric_lines({f"difference_{name}": value for name, value in difference.items()})
+    return dict(named), [*run.metric_lines(*metrics), *lines]
