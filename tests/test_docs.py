@@ -122,19 +122,20 @@ def test_options_named_in_the_text_exist():
     known = {"--help", "--version", "--quick", "--report-only", "--data", "--only"}  # of `python -m eval`
     known |= {"--minutes", "--runs"}  # of `python -m tests.fuzz` and its like
     known |= {option for parameter in get_command(application([])).params for option in parameter.opts}
-    for name, *rest in (
-        ["train"],
-        ["classify"],
-        ["compare"],
-        ["phrases"],
-        ["predict"],
-        ["eval"],
-        ["export"],
-        ["convert"],
-        ["report"],
-        ["corpus", "check"],
-        ["corpus", "fetch"],
-    ):
+    for path in [
+        "train",
+        "classify",
+        "compare",
+        "phrases",
+        "predict",
+        "eval",
+        "export",
+        "convert",
+        "report",
+        "corpus check",
+        "corpus fetch",
+    ]:
+        name, *rest = path.split()
         command = get_command(application([name, *rest])).commands[name]
         for each in rest:
             command = command.commands[each]
@@ -365,18 +366,12 @@ def assert_alike(line: str, shown: list[str], printed: str, place: Path) -> None
             assert a == b or ("." in a and abs(float(a) - float(b)) <= spread), f"{line}: {other}"
 
 
-@pytest.mark.parametrize(
-    ("printed", "same"),
-    [
-        ("b\t0.61\nc\t0.52\n", True),  # in another order, decimals within the spread
-        ("b\t0.69\nc\t0.52\n", False),
-        ("b\t0.60\nd\t0.52\n", False),
-        ("b\t0.60\n", False),
-    ],
-)
-def test_a_transcript_that_no_longer_holds_is_noticed(printed, same):
-    with contextlib.nullcontext() if same else pytest.raises(AssertionError):
-        assert_alike("embedx nn model a", ["c\t0.55", "b\t0.60"], printed, Path())
+@pytest.mark.parametrize("printed", ["b\t0.69\nc\t0.52\n", "b\t0.60\nd\t0.52\n", "b\t0.60\n"])
+def test_a_transcript_that_no_longer_holds_is_noticed(printed):
+    shown = ["c\t0.55", "b\t0.60"]
+    assert_alike("embedx nn model a", shown, "b\t0.61\nc\t0.52\n", Path())  # in another order, decimals within the spread
+    with pytest.raises(AssertionError):
+        assert_alike("embedx nn model a", shown, printed, Path())
 
 
 def test_the_transcripts_of_the_readme_are_those_of_the_tour():

@@ -218,8 +218,7 @@ def test_no_bar_runs_into_rows_that_are_read_at_once(tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["train", "x", "--epocs", "3"], "embedx: No such option: --epocs; did you mean --epochs? see --help\n"),
-        (["train", "x", "--block-sise", "3"], "embedx: No such option: --block-sise; did you mean --block-size? see --help"),
+        (["train", "x", "--block-sise", "3"], "embedx: No such option: --block-sise; did you mean --block-size? see --help\n"),
         (["nn", "x", "w", "--topp", "3"], "embedx: No such option: --topp; did you mean --top-k? see --help\n"),
         (["trian", "x"], "embedx: No such command 'trian'. Did you mean 'train'? see --help\n"),
         (["train", "x", "--local-decai", "3"], "embedx: No such option: --local-decai; did you mean --set local-decay=VALUE?"),
@@ -238,11 +237,10 @@ def test_an_unknown_option_or_command_suggests_the_near_one(words, message, run)
     [
         (
             ["--objective", "implict"],
-            "--objective implict: no such objective; did you mean implicit[?] choose one of softmax, ns, ",
+            "--objective implict: no such objective; did you mean implicit[?] choose one of softmax, ns",
         ),
         (["--optimizer", "adagrd"], "--optimizer adagrd: .*did you mean adagrad[?] choose one of "),
         (["--sampler", "unifrom"], "--sampler unifrom: did you mean uniform[?] choose one of .*path$"),
-        (["--bias", "zeroo"], "--bias zeroo: did you mean zero[?] choose one of frequency, zero, none$"),
         (["--sampler", "xyzzy"], "--sampler xyzzy: choose one of .*path$"),
     ],
 )
@@ -251,17 +249,14 @@ def test_an_unknown_name_suggests_the_near_one(two_topics, words, message):
         application(["train"])(["train", str(two_topics), "--output", "never", *words], standalone_mode=False)
 
 
-@pytest.mark.parametrize("typed", ["xyzzy", "--quiet", "bag"])
-def test_nothing_is_suggested_where_nothing_is_near(typed):
-    assert near(typed, ["--buckets", "softmax", "ns"], "see --help") == "see --help"
+def test_what_is_near_comes_before_the_remedy():
+    for typed in ("softmx", "Softmax", "--soft-max"):
+        assert near(typed, iter(["--buckets", "softmax", "ns"]), "see --help") == "did you mean softmax? see --help"
+    for typed in ("xyzzy", "--quiet", "bag"):
+        assert near(typed, ["--buckets", "softmax", "ns"], "see --help") == "see --help"
 
 
-@pytest.mark.parametrize("typed", ["softmx", "Softmax", "--soft-max"])
-def test_what_is_near_comes_before_the_remedy(typed):
-    assert near(typed, iter(["--buckets", "softmax", "ns"]), "see --help") == "did you mean softmax? see --help"
-
-
-@pytest.mark.parametrize("words", [["-h"], ["classify", "-h"], ["corpus", "check", "-h"], ["word2vec", "-h"]], ids=" ".join)
+@pytest.mark.parametrize("words", [["-h"], ["corpus", "check", "-h"], ["word2vec", "-h"]], ids=" ".join)
 def test_h_shows_the_help(words, run):
     done = run(*words)
     assert done.returncode == 0

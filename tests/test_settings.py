@@ -16,16 +16,8 @@ from embedx.skipgram.collapsed import CollapsedSettings
 from embedx.skipgram.settings import SkipGramSettings, distance
 from embedx.text.subsampling import WHOLE_SENTENCE
 
-GROUPS = [
-    SkipGramSettings,
-    ClassifySettings,
-    CollapsedSettings,
-    TextSettings,
-    VocabularySettings,
-    PhraseSettings,
-    StartSettings,
-]
-GROUPS += [each.Settings for each in (*OBJECTIVES.values(), *SAMPLERS.values())]
+GROUPS = [SkipGramSettings, ClassifySettings, CollapsedSettings, TextSettings, VocabularySettings, PhraseSettings]
+GROUPS += [StartSettings, *(each.Settings for each in (*OBJECTIVES.values(), *SAMPLERS.values()))]
 FIELDS = {f"{group.__module__}.{field.name}": field for group in GROUPS for field in dataclasses.fields(group)}
 WRONG = {
     int: ["5", 1.5, float("nan"), True, [1]],

@@ -1,26 +1,21 @@
-"""Word vectors in the plane: by UMAP or t-SNE, where they are installed, or by principal components."""
+"""Word vectors in the plane: by t-SNE, where scikit-learn is installed, or by principal components."""
 
 import importlib.util
-import warnings
 
 import numpy as np
 
 from embedx.errors import EmbedxError
 
-NAMES = {"umap": "UMAP", "tsne": "t-SNE", "pca": "principal components"}
+NAMES = {"tsne": "t-SNE", "pca": "principal components"}
 PERPLEXITY = 30.0  # scikit-learn's default; it has to be below the number of points
-NEIGHBOURS = 15  # umap-learn's default
 
 
 def chosen(name: str | None) -> str:
     """The projection of that name, by default the best that is installed. Raises `EmbedxError` if it is not installed."""
-    for projection, module, remedy in (
-        ("umap", "umap", 'pip install "embedx[umap]"'),
-        ("tsne", "sklearn", 'pip install "embedx[sklearn]"'),
-    ):
-        if name == projection and importlib.util.find_spec(module) is None:
-            raise EmbedxError(f"--projection {name}: {module} is not installed; {remedy}, or take --projection pca")
-    return name or ("umap" if importlib.util.find_spec("umap") else "pca")
+    has_tsne = importlib.util.find_spec("sklearn") is not None
+    if name == "tsne" and not has_tsne:
+        raise EmbedxError('--projection tsne: needs scikit-learn; pip install "embedx[sklearn]", or take --projection pca')
+    return name or ("tsne" if has_tsne else "pca")
 
 
 def project(vectors: np.ndarray, name: str, seed: int) -> np.ndarray:
@@ -32,13 +27,13 @@ def project(vectors: np.ndarray, name: str, seed: int) -> np.ndarray:
     unit = np.divide(vectors, length, out=np.zeros_like(vectors, dtype=np.float32), where=length > 0)
     if len(unit) < 5:  # too few to have neighbourhoods
         name = "pca"
-    places = {"umap": by_umap, "tsne": by_tsne, "pca": by_pca}[name](unit, seed)
+    places = by_tsne(unit, seed) if name == "tsne" else by_pca(unit)
     low, high = places.min(axis=0), places.max(axis=0)
     size = float((high - low).max()) or 1.0
     return np.asarray((places - (low + high) / 2) / size + 0.5)
 
 
-def by_pca(vectors: np.ndarray, seed: int) -> np.ndarray:
+def by_pca(vectors: np.ndarray) -> np.ndarray:
     """The coordinates along the two directions of the largest variance, each with its largest weight positive."""
     centred = vectors.astype(np.float64) - vectors.mean(axis=0, dtype=np.float64)
     _, axes = np.linalg.eigh(centred.T @ centred)
@@ -53,17 +48,7 @@ def by_tsne(vectors: np.ndarray, seed: int) -> np.ndarray:
     from sklearn.manifold import TSNE
 
     perplexity = min(PERPLEXITY, (len(vectors) - 1) / 3)
-    first = by_pca(vectors, seed)
+    first = by_pca(vectors)
     first = first / (first[:, 0].std() or 1.0) * 1e-4  # as small as scikit-learn's own start
     model = TSNE(2, perplexity=perplexity, init=first.astype(np.float32), random_state=seed % 2**32)
     return np.asarray(model.fit_transform(vectors), dtype=np.float64)
-
-
-def by_umap(vectors: np.ndarray, seed: int) -> np.ndarray:
-    """UMAP (McInnes, Healy & Melville 2018) by umap-learn."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of its dependencies, and of one thread, which a seed needs
-        from umap import UMAP
-
-        model = UMAP(n_neighbors=min(NEIGHBOURS, len(vectors) - 1), random_state=seed % 2**32, n_jobs=1)
-        return np.asarray(model.fit_transform(vectors), dtype=np.float64)

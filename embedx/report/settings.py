@@ -24,9 +24,8 @@ class ReportSettings(Settings):
     )
     projection: str | None = param(
         None,
-        "word vectors: projection of the map: `umap` needs umap-learn, `tsne` scikit-learn; by default umap where it is "
-        "installed, else pca",
-        choices=("umap", "tsne", "pca"),
+        "word vectors: projection of the map; by default tsne where scikit-learn is installed, else pca",
+        choices=("tsne", "pca"),
     )
     examples: int = param(12, "classifiers: number of test rows shown with their predictions", at_least=0, at_most=10_000)
     seed: int = param(0, "random seed of words, rows and the map", at_least=0)
