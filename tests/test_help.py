@@ -159,10 +159,10 @@ def test_an_objective_is_listed_with_its_settings(name, capsys):
     assert ("--negatives" in printed) == ("negatives" in own)
     assert "--set tree-l2=VALUE: " in printed  # of a sampler
     if name == "hs":
-        assert "(clusters|huffman; default clusters for classify; only classify)" in printed
+        assert "(clusters|huffman; classify: clusters)" in printed
     if name == "ldgs":
-        assert "(margin|softmax; default softmax for train, margin for classify)" in printed
-        assert "(number above 0, at most 1; default 0.01 for train, 0.1 for classify)" in printed
+        assert "(margin|softmax; train: softmax; classify: margin)" in printed
+        assert "(number above 0, at most 1; train: 0.01; classify: 0.1)" in printed
     application(["objectives"])(["objectives", name, "--json"], standalone_mode=False)
     assert '"--set arity=VALUE": "' in capsys.readouterr().out
 

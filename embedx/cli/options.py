@@ -295,26 +295,17 @@ def settings_listed(objective: str) -> dict[str, str]:
     """What `embedx objectives NAME` lists: settings of an objective, its own defaults, and the fine settings of both tasks."""
     from embedx.objectives import find
 
-    tasks = {"train": train_options(), "classify": classify_options()}
     of_objective = {field.name: field for field in dataclasses.fields(find(objective).Settings)}
-    own: dict[str, str] = {}
-    others: dict[str, str] = {}
-    for name in dict.fromkeys([*tasks["train"], *tasks["classify"]]):
-        taken = {task: options[name] for task, options in tasks.items() if name in options}
-        each = next(iter(taken.values()))
-        is_own = any(objective in option.defaults for option in taken.values())
-        if is_own or (each.is_fine and not each.is_own):
-            defaults = {task: as_typed(option.defaults.get(objective, each.field.default)) for task, option in taken.items()}
-            shown = ", ".join(f"{value} for {task}" for task, value in defaults.items() if value)
-            field = of_objective.get(name, each.field)
-            about = [
-                described(field),
-                *([f"default {shown}"] if shown else []),
-                *(f"only {t}" for t in taken if len(taken) == 1),
-            ]
-            flag = option_name(name) + ("=VALUE" if each.is_fine else "")
-            (own if is_own else others)[flag] = f"{field.metadata['meaning']} ({'; '.join(filter(None, about))})"
-    return own | others
+    about: dict[str, list[str]] = {}
+    for task, options in (("train", train_options()), ("classify", classify_options())):
+        for name, each in sorted(options.items(), key=lambda item: objective not in item[1].defaults):
+            if objective in each.defaults or (each.is_fine and not each.is_own):
+                field = of_objective.get(name, each.field)
+                flag = option_name(name) + ("=VALUE" if each.is_fine else "")
+                default = as_typed(each.defaults.get(objective, each.field.default))
+                parts = about.setdefault(flag, [f"{field.metadata['meaning']} ({described(field)}"])
+                parts.append(f"{task}: {default}" if default else task)
+    return {flag: f"{'; '.join(parts)})" for flag, parts in about.items()}
 
 
 def read_set(words: Sequence[str], options: Mapping[str, Option], command: str) -> dict[str, Any]:
