@@ -47,6 +47,15 @@ def write(tmp_path):
     return write
 
 
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """An empty working directory, in which the user's configuration and data folders are too."""
+    monkeypatch.chdir(tmp_path)
+    for kind in ("config", "data"):
+        monkeypatch.setenv(f"XDG_{kind.upper()}_HOME", str(tmp_path / kind))
+    return tmp_path
+
+
 @pytest.fixture(scope="session")
 def two_topics(tmp_path_factory) -> Path:
     """A corpus of 4,000 sentences, each about cats or about cars, so that what ought to be near is known."""

@@ -1,6 +1,5 @@
 """Compressed files that are cut off, go on after their end or have bytes changed: every reader says so, or reads the truth."""
 
-import bz2
 import gzip
 import io
 import itertools
@@ -10,22 +9,17 @@ import struct
 
 import numpy as np
 import pytest
-import zstandard
 from scipy.sparse import csr_matrix, save_npz
+from test_text_streams import PACKERS
+from test_text_streams import read as text_of
 
 from embedx.errors import EmbedxError
 from embedx.evaluation.word_sets import read_analogies, read_pairs
 from embedx.labeled.read import read, read_names
-from embedx.text.sources import Source, resolve
-from embedx.text.streams import UnpackedReader, open_source, text_blocks
+from embedx.text.sources import Source
+from embedx.text.streams import UnpackedReader
 from embedx.vectors.formats import read as read_vectors
 
-PACKERS = {
-    "gz": lambda data: gzip.compress(data, mtime=0),
-    "bz2": bz2.compress,
-    "xz": lzma.compress,
-    "zst": zstandard.ZstdCompressor(write_checksum=True).compress,
-}
 FEATURES = np.random.default_rng(0).random((40, 3)).astype(np.float32)
 
 
@@ -39,12 +33,6 @@ def rows_of(path):
     data = read(str(path))
     features = data.features.toarray() if data.is_sparse else data.features
     return features.tolist(), data.labels.ids.tolist(), data.names, data.vocabulary
-
-
-def text_of(path):
-    (source,) = resolve([str(path)])
-    with open_source(source) as file:
-        return b"".join(text_blocks(source, file))
 
 
 FILES = {  # what each reader reads, and how

@@ -69,10 +69,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def site(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for kind in ("CONFIG", "DATA"):
-        monkeypatch.setenv(f"XDG_{kind}_HOME", str(tmp_path / kind.lower()))
+def site(here, monkeypatch):
     monkeypatch.setattr(fetching, "PAUSES", (0.0, 0.0))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         server.site = Site()

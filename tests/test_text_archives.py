@@ -9,6 +9,7 @@ import pytest
 from embedx.errors import EmbedxError
 from embedx.settings import TextSettings
 from embedx.text import cache
+from embedx.text.recipes import data_folder
 from embedx.text.sources import resolve
 from embedx.text.streams import ReadAhead
 
@@ -22,14 +23,15 @@ SHARDS = {
 }
 
 
-@pytest.fixture(autouse=True)
-def here(tmp_path, monkeypatch):
-    """An empty working directory, and a data folder."""
-    (tmp_path / "embedx" / "corpora").mkdir(parents=True)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("here")
+
+
+@pytest.fixture
+def benchmark(here):
+    """The data folder, with the archive of One Billion Word."""
+    data_folder().mkdir(parents=True)
+    (data_folder() / f"{OBW}.tar.gz").write_bytes(tar_of(SHARDS))
+    return data_folder()
 
 
 def tar_of(files, mode="w:gz"):
@@ -55,8 +57,7 @@ def text_of(name, **settings):
         return b"".join(block.data for block in blocks)
 
 
-def test_one_billion_word_is_read_from_its_archive_without_what_is_held_out(here):
-    (here / "embedx" / "corpora" / f"{OBW}.tar.gz").write_bytes(tar_of(SHARDS))
+def test_one_billion_word_is_read_from_its_archive_without_what_is_held_out(benchmark):
     assert text_of("one-billion-word") == b"first shard\n\nsecond shard\n"
     assert text_of("one-billion-word:heldout") == b"held out\nand more\n"
     assert len(resolve(["one-billion-word", "one-billion-word:heldout", "one-billion-word"])) == 2
@@ -64,11 +65,10 @@ def test_one_billion_word_is_read_from_its_archive_without_what_is_held_out(here
         resolve(["one-billion-word:test"])
 
 
-def test_unpacked_shards_go_before_the_archive(here):
-    (here / "embedx" / "corpora" / f"{OBW}.tar.gz").write_bytes(tar_of(SHARDS))
-    name = next(iter(SHARDS))
-    (here / "embedx" / "corpora" / name).parent.mkdir(parents=True)
-    (here / "embedx" / "corpora" / name).write_text("unpacked")
+def test_unpacked_shards_have_priority_over_the_archive(benchmark):
+    shard = benchmark / next(iter(SHARDS))
+    shard.parent.mkdir(parents=True)
+    shard.write_text("unpacked")
     assert text_of("one-billion-word") == b"unpacked"
 
 

@@ -1,41 +1,204 @@
-"""What the user may name, and what it becomes."""
+"""What the user may name as a corpus, and what it becomes: recipes, files, folders, globs, URLs."""
 
+import fnmatch
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from needs import needs_gensim
 
 from embedx.errors import EmbedxError
-from embedx.text.sources import recipe_defaults, resolve
+from embedx.text.recipes import MAX_BYTES, data_folder, find_recipe, listed, recipe_names
+from embedx.text.sources import described, recipe_defaults, resolve
+
+pytestmark = pytest.mark.usefixtures("here")
+OURS = Path(__file__).parents[1] / "corpora"
+
+
+def test_our_recipes_are_found_and_complete():
+    assert set(recipe_names()) == {file.stem for file in OURS.glob("*.toml")} >= {"wikipedia-sample", "text8"}
+    for name in recipe_names():
+        recipe = find_recipe(name)
+        assert recipe.about, name
+        assert recipe.licence, name
+        assert recipe.citation, name
+        assert recipe.urls or recipe.package or recipe.obtain, name
+        if recipe.urls and recipe.kind == "text":
+            assert any(fnmatch.fnmatch(recipe.download, pattern) for pattern in recipe.files), name
+
+
+@needs_gensim
+def test_wikipedia_sample_comes_with_gensim():
+    (source,) = resolve(["wikipedia-sample"])
+    assert (source.name, source.reader, source.size) == ("wikipedia-sample", "wikipedia", 1_695_871)
+    assert recipe_defaults(["wikipedia-sample"]) == {"tokenizer": "words", "lowercase": True}
+
+
+def test_a_recipe_whose_files_are_not_here_says_where_to_fetch_them():
+    message = (
+        "text8: not on this machine; embedx corpus fetch text8 gets it, or put text8.zip of "
+        f"http://mattmahoney.net/dc/text8.zip into the working directory or {data_folder()}"
+    )
+    with pytest.raises(EmbedxError, match=re.escape(message)):
+        resolve(["text8"])
+
+
+def test_the_file_of_a_recipe_in_the_working_directory_is_read_as_the_recipe_says(here):
+    (here / "enwik9").write_text("<mediawiki>")
+    (source,) = resolve(["enwik9"])
+    assert (source.reader, source.cut_off) == ("wikipedia", True)
+    assert recipe_defaults(["enwik9"])["tokenizer"] == "words"
+
+
+def test_another_file_of_that_name_goes_before_the_recipe(here):
+    (here / "wikipedia-sample").write_text("my own")
+    (source,) = resolve(["wikipedia-sample"])
+    assert source.address == "wikipedia-sample"
+    assert recipe_defaults(["wikipedia-sample"]) == {}
+
+
+@pytest.mark.parametrize("folder", [".", "config/embedx"])
+def test_users_add_their_own(here, folder):
+    place = here / folder
+    (place / "texts").mkdir(parents=True)
+    (place / "texts" / "1.txt").write_text("one")
+    (place / "texts" / "2.txt").write_text("two")
+    (place / "mine.toml").write_text('kind = "text"\nreader = "text"\nfiles = ["texts/*.txt"]\n[settings]\nlowercase = true\n')
+    assert "mine" in recipe_names()
+    assert [Path(source.name).name for source in resolve(["mine"])] == ["1.txt", "2.txt"]
+    assert recipe_defaults(["mine"]) == {"lowercase": True}
+
+
+def test_other_toml_files_and_pipes_are_no_recipes(here):
+    (here / "pyproject.toml").write_text("[project]\n")
+    os.mkfifo(here / "own.toml")
+    assert not {"pyproject", "own"} & set(recipe_names())
+    assert find_recipe("pyproject-x") is find_recipe("own") is None
+
+
+TEXT_RECIPE = 'kind = "text"\nreader = "text"\n'
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        ("kind = ", "Invalid value"),
+        (TEXT_RECIPE + 'file = ["x"]', "unknown field file; choose among .*files"),
+        (TEXT_RECIPE, r'no files; add files = \["PATH"\]'),
+        (
+            'kind = "text"\nreader = "pdf"\nfiles = ["x"]',
+            "kind = 'text' and reader = 'pdf'; known are text with reader text or wikipedia; classes with",
+        ),
+        ('kind = "music"\nreader = "text"\nfiles = ["x"]', "kind = 'music' and reader = 'text'; known are"),
+        (TEXT_RECIPE + "files = [1]", r"files = \[1\] is no list of strings"),
+        (TEXT_RECIPE + "files = ['x']\nabout = 7", "about = 7 is no str"),
+        (TEXT_RECIPE + "files = ['x']\nsettings = []", r"settings = \[\] is no dict"),
+        (TEXT_RECIPE + "files = " + "[" * 5000, "maximum recursion depth"),
+        (TEXT_RECIPE + "files = ['x']\n[values]\ndate = 3", "values are no strings of letters"),
+        (TEXT_RECIPE + "files = ['x']\n[values]\ndate = '../x'", "values are no strings of letters"),
+        (TEXT_RECIPE + "files = ['x']\n[parts]\nrest = 3", "parts: rest: no table"),
+        (TEXT_RECIPE + "files = ['x']\n[parts.rest]\nfiles = 'x'", "parts: rest: files = 'x' is no list of strings"),
+        (TEXT_RECIPE + "files = ['x']\n[parts.rest]\nfiles = ['x']\nreader = 'text'", "parts: rest: unknown field reader"),
+        (TEXT_RECIPE + "files = ['x']\n" + "#" * MAX_BYTES, "more than 65,536 bytes"),
+    ],
+)
+def test_mistakes_in_a_recipe_are_errors(here, content, complaint):
+    (here / "own.toml").write_text(content)
+    with pytest.raises(
+        EmbedxError, match=rf"^own\.toml: not a readable recipe \({complaint}.*\); compare it with corpora/README"
+    ):
+        resolve(["own"])
+    recipe_names()
+
+
+@pytest.mark.parametrize("package", ["..", "no.such.package", "no_such_package"])
+def test_a_package_that_is_not_installed_is_named(here, package):
+    (here / "own.toml").write_text(f"{TEXT_RECIPE}files = ['x']\npackage = '{package}'")
+    message = f"own: comes with the Python package {package}, which is not installed or lacks it; pip install {package}"
+    with pytest.raises(EmbedxError, match=re.escape(message)):
+        resolve(["own"])
+
+
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [
+        ("wikipedia", "enwiki/latest/enwiki-latest-pages"),
+        ("wikipedia-de", "dewiki/latest/dewiki-latest-pages"),
+        ("wikipedia-zh_min_nan-20240101", "zh_min_nanwiki/20240101/zh_min_nanwiki-20240101-pages"),
+    ],
+)
+def test_a_name_may_have_values_for_placeholders(here, name, file):
+    recipe = find_recipe(name)
+    assert recipe.name == name
+    assert recipe.urls[0].startswith(f"https://dumps.wikimedia.org/{file}-articles")
+    assert "{" not in repr(recipe.files + recipe.urls)
+    (here / recipe.download).write_text("<mediawiki>")
+    assert os.path.basename(resolve([name])[0].address) == recipe.download
+
+
+@pytest.mark.parametrize("name", ["wikipedia-de-20240101-x", "wikipedia-", "wikipedia-a.b", "text8-de", "wikipedia-../x"])
+def test_a_name_with_other_values_is_none(name):
+    assert find_recipe(name) is None
+    with pytest.raises(EmbedxError, match="no such file or directory, and no recipe of that name"):
+        resolve([name])
+
+
+def test_labelled_data_is_no_text():
+    with pytest.raises(
+        EmbedxError, match="bibtex: labelled data, no text; train a classifier on it with `embedx classify bibtex`"
+    ):
+        resolve(["bibtex"])
+
+
+def test_what_is_known_by_name_is_listed_with_where_it_is(here):
+    (here / "text8.zip").write_bytes(b"")
+    found = {row["name"]: row["state"] for row in listed()}
+    assert found["text8"] == "here"
+    assert found["one-billion-word"] == found["one-billion-word:heldout"] == "fetch"
+    assert found["eurlex-4k"] == "by hand"
+    (here / "own.toml").write_text('kind = "text"\nreader = "pdf"\n')
+    with pytest.raises(EmbedxError, match=r"own\.toml: not a readable recipe"):
+        listed()
+
+
+def test_what_is_known_of_a_corpus_without_reading_it(here):
+    found = described("text8")
+    assert (found["reader"], found["urls"], found["here"]) == ("text", ["http://mattmahoney.net/dc/text8.zip"], [])
+    (here / "a.txt").write_text("text")
+    assert described("a.txt") == {"name": "a.txt", "sources": [{"name": "a.txt", "reader": "text", "bytes": 4}], "settings": {}}
+    with pytest.raises(EmbedxError, match="nothing: no such file"):
+        described("nothing")
+
+
+# ---- other names of a corpus
 
 
 @pytest.fixture
-def here(tmp_path, monkeypatch):
+def texts(here):
     """A working directory with a few files in it."""
     for name in ("b.txt", "a.txt", "sub/c.txt.gz", "sub/.hidden/d.txt", ".e.txt"):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text("text")
-    (tmp_path / "empty").mkdir()
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    return tmp_path
+        (here / name).parent.mkdir(parents=True, exist_ok=True)
+        (here / name).write_text("text")
+    (here / "empty").mkdir()
+    return here
 
 
 def names(*corpora):
     return [source.name for source in resolve(corpora)]
 
 
-def test_files_keep_their_order_and_are_read_once(here):
-    assert names("b.txt", "a.txt", "./b.txt", str(here / "a.txt")) == ["b.txt", "a.txt"]
+def test_files_keep_their_order_and_are_read_once(texts):
+    assert names("b.txt", "a.txt", "./b.txt", str(texts / "a.txt")) == ["b.txt", "a.txt"]
 
 
-def test_directories_are_read_with_their_subdirectories_but_no_hidden_files(here):
+def test_directories_are_read_with_their_subdirectories_but_no_hidden_files(texts):
     assert names(".") == ["./a.txt", "./b.txt", "./sub/c.txt.gz"]
 
 
-def test_a_directory_with_a_broken_link_is_an_error_and_pipes_in_it_are_left_out(here):
+def test_a_directory_with_a_broken_link_is_an_error_and_pipes_in_it_are_left_out(texts):
     os.mkfifo("sub/pipe")
     assert names("sub") == ["sub/c.txt.gz"]
     os.symlink("nowhere", "sub/link")
@@ -43,13 +206,13 @@ def test_a_directory_with_a_broken_link_is_an_error_and_pipes_in_it_are_left_out
         names("sub")
 
 
-def test_globs_are_sorted_and_may_be_recursive(here):
+def test_globs_are_sorted_and_may_be_recursive(texts):
     assert names("*.txt") == ["a.txt", "b.txt"]
     assert names("**/*.gz") == ["sub/c.txt.gz"]
 
 
-def test_a_file_may_have_a_name_that_looks_like_a_glob(here):
-    (here / "c[1].txt").write_text("text")
+def test_a_file_may_have_a_name_that_looks_like_a_glob(texts):
+    (texts / "c[1].txt").write_text("text")
     assert names("c[1].txt") == ["c[1].txt"]
 
 
@@ -68,12 +231,12 @@ def test_a_file_may_have_a_name_that_looks_like_a_glob(here):
         (["a/" * 3000], "a/a: no such file or directory|a/: no such file or directory"),
     ],
 )
-def test_what_is_not_there_is_an_error(here, corpora, message):
+def test_what_is_not_there_is_an_error(texts, corpora, message):
     with pytest.raises(EmbedxError, match=message):
         resolve(corpora)
 
 
-def test_fingerprint_changes_with_the_file(here):
+def test_fingerprint_changes_with_the_file(texts):
     (before,) = resolve(["a.txt"])
     os.utime("a.txt", ns=(1, 1))
     (after,) = resolve(["a.txt"])
@@ -81,14 +244,14 @@ def test_fingerprint_changes_with_the_file(here):
     assert before.size == 4
 
 
-def test_what_can_be_read_only_once_has_no_fingerprint(here):
+def test_what_can_be_read_only_once_has_no_fingerprint(texts):
     os.mkfifo("pipe")
     assert [source.fingerprint for source in resolve(["-", "pipe"])] == [None, None]
 
 
-def test_wikipedia_dumps_are_known_by_the_names_wikimedia_gives_them(here):
+def test_wikipedia_dumps_are_known_by_the_names_wikimedia_gives_them(texts):
     dump = "enwiki-20240301-pages-articles1.xml-p1p41242.bz2"
-    (here / dump).write_text("text")
+    (texts / dump).write_text("text")
     assert resolve([dump])[0].reader == "wikipedia"
     assert recipe_defaults([dump]) == {"tokenizer": "words", "lowercase": True}
     assert recipe_defaults([dump, "a.txt"]) == {}

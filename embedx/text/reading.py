@@ -30,9 +30,10 @@ def read(
     watch: Watch | None = None,
 ) -> dict[str, Any]:
     """Read all sources into `writer`; the report of what was found, be it nothing."""
-    reports: list[dict[str, Any]] = []
-    n_tokens = stored = 0
-    report = _new_report(sources[0])
+    reports: list[dict[str, Any]] = [
+        {"name": source.name, "tokens": 0, "bad_utf8": 0, "first_bad_byte": None, "too_long": 0} for source in sources
+    ]
+    n_tokens = 0
     memory = int(COUNT_SHARE * available_memory() if settings.vocab_memory is None else 1e9 * settings.vocab_memory)
     progress.start("reading", total_size(sources), "B")
     with (
@@ -41,28 +42,23 @@ def read(
     ):
         try:
             for piece in pieces:
+                chunk, report = piece.chunk, reports[piece.chunk.source]
                 if watch is not None:
-                    watch(sources[piece.chunk.source], piece.chunk.data, piece.chunk.is_last)
+                    watch(sources[chunk.source], chunk.data, chunk.is_last)
                 writer.write_tokens(piece.tokens)
-                report["tokens"] += int(np.count_nonzero(piece.tokens != END_OF_SENTENCE))
+                n_words = int(np.count_nonzero(piece.tokens != END_OF_SENTENCE))
+                n_tokens += n_words
+                report["tokens"] += n_words
                 if piece.bad and not report["bad_utf8"]:
                     report["first_bad_byte"] = piece.first_bad
                 report["bad_utf8"] += piece.bad
                 report["too_long"] += piece.too_long
-                stored = piece.chunk.stored
-                progress.update(stored, tokens=n_tokens + report["tokens"])
-                if piece.chunk.is_last:
-                    bad = blocks.bad_records[len(reports)]
-                    report["bad_records"], report["first_bad_record"] = bad.count, bad.first
-                    report["skipped"] = blocks.skipped[len(reports)]
-                    reports.append(report)
-                    n_tokens += report["tokens"]
-                    report = _new_report(sources[min(len(reports), len(sources) - 1)])
+                progress.update(chunk.stored, tokens=n_tokens)
                 if pieces.outgrow():
                     if not writer.spill.segments:
                         progress.note(
-                            f"the different words outgrow {amount(memory)} after {n_tokens + report['tokens']:,} words "
-                            "of text: they go to disk, and are merged at the end; --vocab-memory gives them more"
+                            f"the different words outgrow {amount(memory)} after {n_tokens:,} words of text: "
+                            "they go to disk, and are merged at the end; --vocab-memory gives them more"
                         )
                     writer.set_aside(pieces.emptied())
         except BadUtf8Error as error:
@@ -71,9 +67,10 @@ def read(
                 "convert it with iconv -t UTF-8, or choose --on-bad-utf8 replace or skip"
             ) from error
     progress.finish()
+    for report, bad, skipped in zip(reports, blocks.bad_records, blocks.skipped, strict=True):
+        report |= {"bad_records": bad.count, "first_bad_record": bad.first, "skipped": skipped}
     writer.write_words(pieces.words.words, memory, progress)
-    bad_utf8 = sum(each["bad_utf8"] for each in reports)
-    return {"n_tokens": n_tokens, "bytes_read": stored, "bad_utf8": bad_utf8, "sources": reports}
+    return {"n_tokens": n_tokens, "sources": reports}
 
 
 def check_found(report: dict[str, Any], sources: Sequence[Source], settings: TextSettings) -> None:
@@ -92,8 +89,3 @@ def skipped_kinds(sources: Sequence[dict[str, Any]]) -> str:
     """How many of the sources, by their reports, were skipped because they are no text, by kind; "" if none was."""
     kinds = collections.Counter(report["skipped"] for report in sources if report["skipped"])
     return ", ".join(f"{n:,} {kind}" for kind, n in kinds.items())
-
-
-def _new_report(source: Source) -> dict[str, Any]:
-    """Of a source of which nothing is read yet."""
-    return {"name": source.name, "tokens": 0, "bad_utf8": 0, "first_bad_byte": None, "too_long": 0, "bad_records": 0}
