@@ -19,10 +19,10 @@ from eval.under_test import (
     TextSettings,
     VocabularySettings,
     blocks,
+    empty_tables,
     encode,
     gemm,
     kept_counts,
-    new_tables,
     objectives,
     select,
     streaming,
@@ -93,9 +93,10 @@ def measure(job: Job, text: str) -> Result:
         objective.prepare(kept)
         sampler, warm_up = streaming.new_samplers(objective, settings, {}, words.counts)
         settings = streaming.resolved(settings, objective, sampler, kept, Silent())
-        tables = new_tables(objective, settings, kept, sampler.noise)
+        tables = empty_tables(objective, settings, len(kept))
         task = Task(corpus, words, remap, sampler, warm_up, tables, objective, settings, reading, vocabulary, Silent(), None)
-        task.run()
+        task.initialise()
+        task.run(task.strategy())
         strategy = task.strategy()
         strategy.compile(Silent())
         return times(strategy, min(CHUNKS, strategy.n_chunks), job["turns"]) | {"peak": peak(job["turns"])}

@@ -26,7 +26,7 @@ _MODULES = {
 }
 _NAMES = {
     "embedx": "SkipGram WordVectors load",
-    "embedx.skipgram.tables": "new_tables",
+    "embedx.skipgram.tables": "empty_tables",
     "embedx.kernels.compiled": "FAST_MATH",
     "embedx.text.vocabulary": "kept_counts select",
     "embedx.skipgram.run": "Task",

@@ -9,9 +9,8 @@ import pytest
 from embedx import objectives
 from embedx.errors import EmbedxError
 from embedx.settings import TextSettings, VocabularySettings
-from embedx.skipgram import corpus_report, estimate
 from embedx.skipgram import task as skipgram
-from embedx.skipgram.corpus_report import check, coverage, duration
+from embedx.skipgram.corpus_report import check, coverage
 from embedx.skipgram.settings import SkipGramSettings, chosen
 from embedx.text import counting, inspection
 from embedx.text.inspection import Inspector, Place
@@ -99,15 +98,13 @@ def test_every_letter_has_a_script():
 def test_coverage_by_minimum_count():
     counts = np.array([1, 10, 1, 4, 2])
     own = coverage(counts, [1, 2, 5, 20], VocabularySettings(sample=0))
-    assert [(each.words, each.tokens, each.kept) for each in own] == [(5, 18, 18), (3, 16, 16), (1, 10, 10), (0, 0, 0)]
-    assert [each.share for each in own] == pytest.approx([1, 16 / 18, 10 / 18, 0])
-    assert [each.words for each in coverage(counts, [1, 2], VocabularySettings(max_vocab=2))] == [2, 2]
-    assert coverage(counts, [2], VocabularySettings(sample=1e-3))[0].kept < 16
+    assert [(each["words"], each["tokens"], each["kept"]) for each in own] == [(5, 18, 18), (3, 16, 16), (1, 10, 10), (0, 0, 0)]
+    assert [each["share"] for each in own] == pytest.approx([1, 16 / 18, 10 / 18, 0])
+    assert [each["words"] for each in coverage(counts, [1, 2], VocabularySettings(max_vocab=2))] == [2, 2]
+    assert coverage(counts, [2], VocabularySettings(sample=1e-3))[0]["kept"] < 16
 
 
-def checked(corpus, tmp_path, monkeypatch, name="ns", **options):
-    monkeypatch.setattr(estimate, "TRIAL", 0.02)
-    monkeypatch.setattr(estimate, "WARM_UP", 0.01)
+def checked(corpus, tmp_path, name="ns", **options):
     settings, objective = chosen(objectives.find(name), {"dim": 16, "threads": 1, **options})
     return check(
         [str(corpus)], objective, settings, text=TextSettings(), vocabulary=VocabularySettings(sample=0),
@@ -115,18 +112,16 @@ def checked(corpus, tmp_path, monkeypatch, name="ns", **options):
     )  # fmt: skip
 
 
-def test_a_check_says_what_training_will_take_and_leaves_it_the_encoded_text(two_topics, tmp_path, monkeypatch):
-    found = checked(two_topics, tmp_path, monkeypatch, epochs=3)
+def test_a_check_says_what_training_will_take_and_leaves_it_the_encoded_text(two_topics, tmp_path):
+    found = checked(two_topics, tmp_path, epochs=3)
     own = found.training
-    assert (own.words, own.tokens, own.kept) == (16, found.tokens, found.tokens)
-    assert own.seconds == pytest.approx(3 * own.tokens / own.words_per_second)
-    assert own.memory["vectors"] == 2 * 16 * 16 * 4
-    assert own.disk["model"] > own.memory["vectors"]
+    assert (own["words"], own["tokens"], own["kept"]) == (16, found.tokens, found.tokens)
+    assert own["memory"]["vectors"] == 2 * 16 * 16 * 4
+    assert own["disk"]["model"] > own["memory"]["vectors"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["cache"]
     rows = dict(line.split("\t") for line in found.table().splitlines())
     assert rows["text"] == f"{two_topics.stat().st_size:,} bytes, 4,000 lines, {found.tokens:,} tokens"
     assert rows["--min-count 5"].startswith("16 words, 100.00% of the tokens")
-    assert rows["time"].endswith("words/s by 1 thread")
 
     class Notes(Silent):
         told = ()
@@ -144,27 +139,12 @@ def test_a_check_says_what_training_will_take_and_leaves_it_the_encoded_text(two
 
 def test_what_does_not_fit_is_told_and_not_tried(two_topics, tmp_path, monkeypatch):
     monkeypatch.setattr(memory, "available_memory", lambda: 1000)
-    found = checked(two_topics, tmp_path, monkeypatch)
-    assert found.training.seconds is None
+    found = checked(two_topics, tmp_path)
     rows = dict(line.split("\t") for line in found.table().splitlines())
     assert "TOO LITTLE" in rows["memory"]
-    assert rows["time"] == "not known: there is not as much memory"
 
 
-def test_what_begins_later_in_a_run_is_not_timed(two_topics, tmp_path, monkeypatch):
-    found = checked(two_topics, tmp_path, monkeypatch, "mips")
-    assert found.training.why_untimed.startswith("--sampler search begins later")
-
-
-def test_an_empty_text_is_the_error_that_training_makes_of_it(tmp_path, monkeypatch):
+def test_an_empty_text_is_the_error_that_training_makes_of_it(tmp_path):
     (tmp_path / "empty.txt").write_text("\n")
     with pytest.raises(EmbedxError, match="no words in it"):
-        checked(tmp_path / "empty.txt", tmp_path, monkeypatch)
-
-
-@pytest.mark.parametrize(
-    ("seconds", "told"), [(3.21, "3.2 s"), (59, "59 s"), (100, "2 min"), (5399, "1 h 30 min"), (9000, "2 h 30 min")]
-)
-def test_durations_are_told_as_people_do(seconds, told):
-    assert duration(seconds) == told
-    assert corpus_report.duration is duration
+        checked(tmp_path / "empty.txt", tmp_path)

@@ -6,10 +6,10 @@ import time
 
 import numpy as np
 import pytest
-from test_engine_collapsed import DIM, BestRows, Problem
+from test_engine_collapsed import DIM, Problem, best
 
 from embedx.engine.alternating import Descent, Side
-from embedx.engine.collapsed import NEITHER
+from embedx.engine.collapsed import NEITHER, AllRows
 from embedx.optimizers import OPTIMIZERS, taken_by
 from embedx.optimizers.contract import COLLAPSED
 from embedx.training.progress import Silent
@@ -18,16 +18,16 @@ ITERATIONS = 12
 
 
 def descent(
-    problem, *, rate=1.0, optimizer="rowwise-adagrad-momentum", iterations=ITERATIONS, ends_at=math.inf, progress=None,
+    problem, *, rate=1.0, optimizer="rowwise-adagrad-momentum", iterations=ITERATIONS, budget=math.inf, progress=None,
     watch=None,
 ):  # fmt: skip
     inputs = Side(problem.inputs, DIM, problem.dense.sum(axis=1), rate, OPTIMIZERS[optimizer])
     outputs = Side(problem.outputs, DIM, problem.dense.sum(axis=0), rate, OPTIMIZERS[optimizer])
-    return Descent(problem.rows, inputs, outputs, iterations, ends_at, progress or Silent(), watch or (lambda iteration: None))
+    return Descent(problem.rows, inputs, outputs, iterations, budget, progress or Silent(), watch or (lambda iteration: None))
 
 
 @pytest.mark.parametrize("optimizer", taken_by(COLLAPSED))
-@pytest.mark.parametrize("rate", [0.1, 1.0, 1e4])
+@pytest.mark.parametrize("rate", [0.1, 1e4])
 def test_the_objective_never_rises(rate, optimizer):
     """Not even at a rate of ten thousand, which is halved until it suits."""
     problem = Problem()
@@ -112,16 +112,15 @@ class Stopping(Silent):
         self.notes.append(message)
 
 
-@pytest.mark.parametrize("finder", [None, BestRows(5)], ids=["all", "found"])
-@pytest.mark.parametrize("at", range(1, 9))
-def test_an_interrupt_leaves_the_vectors_that_were_last_found_better(at, finder):
-    whole = descent(Problem(1, finder), rate=0.01, iterations=5)
+@pytest.mark.parametrize("rows", [AllRows, best(5)], ids=["all", "found"])
+@pytest.mark.parametrize("at", [1, 2, 3, 5, 8])
+def test_an_interrupt_leaves_the_vectors_that_were_last_found_better(at, rows):
+    whole = descent(Problem(1, rows), rate=0.01, iterations=5)
     whole.run()
     known = [iteration.loss for iteration in whole.history]
-    problem = Problem(1, finder)
+    problem = Problem(1, rows)
     run = descent(problem, rate=0.01, progress=Stopping(at))
-    run.run()
-    assert isinstance(run.interrupted_by, KeyboardInterrupt)
+    assert isinstance(run.run().interrupted_by, KeyboardInterrupt)
     finished = max(len(run.history) - 1, 0)
     problem.rows.refit(problem.outputs)
     now = problem.evaluate(NEITHER)[0]  # after that iteration, or half of the next
@@ -138,19 +137,18 @@ def test_an_interrupted_step_that_was_never_found_better_is_taken_back(at):
 
 def test_watching_takes_nothing_from_the_budget():
     problem = Problem()
-    run = descent(problem, iterations=None, ends_at=time.monotonic() + 0.2, watch=lambda i: time.sleep(0.1 * (i.number < 4)))
+    run = descent(problem, iterations=None, budget=0.2, watch=lambda i: time.sleep(0.1 * (i.number < 4)))
     run.run()
     assert len(run.history) > 5
 
 
 def test_a_budget_ends_the_run_and_lost_steps_are_taken_back():
     problem = Problem()
-    run = descent(problem, iterations=None, ends_at=time.monotonic() + 0.2)
-    run.run()
+    run = descent(problem, iterations=None, budget=0.2)
+    assert run.run().interrupted_by is None
     assert run.history[-1].seconds < 0.3
     assert problem.evaluate(NEITHER)[0] <= run.history[-1].loss * (1 + 1e-6)
-    assert run.interrupted_by is None
-    late = descent(problem, ends_at=time.monotonic() - 1)
+    late = descent(problem, budget=-1.0)
     before = problem.inputs.copy()
     late.run()
     assert late.history == []

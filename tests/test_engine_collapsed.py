@@ -1,5 +1,7 @@
 """The collapsed objective: its value and gradients, with all rows and with those that a search finds."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import reference
@@ -16,16 +18,16 @@ from embedx.samplers.alias import AliasTable, draw
 from embedx.search.spec import SearchSpec
 from embedx.text import cooccurrence
 from embedx.text.cooccurrence import Counts
-from embedx.training.progress import Silent
 
 N, DIM = 30, 7
 SEARCH_MACS = 1000  # for each input
 
 
-class BestRows:
-    """Finds, by brute force, the rows that score highest."""
+class BestRows(engine.FoundRows):
+    """Finds, by brute force, the n rows that score highest."""
 
-    def __init__(self, n):
+    def __init__(self, *arguments, n, tail=engine.NO_TAIL):
+        super().__init__(*arguments, search_spec(1), seed=1, tail=tail)
         self.n = n
 
     def refit(self, outputs):
@@ -33,15 +35,26 @@ class BestRows:
 
     def find(self, inputs):
         rows = np.argpartition(-(inputs @ self.outputs.T), self.n - 1, axis=1)[:, : self.n].astype(np.int32)
-        offsets = np.arange(0, rows.size + 1, self.n, dtype=np.int64)
-        return engine.Retrieval(offsets, np.ascontiguousarray(rows.ravel()), SEARCH_MACS * len(inputs))
+        return rows, np.full(len(inputs), self.n), SEARCH_MACS * len(inputs)
+
+
+def search_spec(blocks, **options):
+    everything = {
+        "clusters": 5, "n_scored": N, "max_candidates": N, "threshold": 0.0, "min_coefficient": 1e-9, "max_gap": 1e9,
+        "from_logsumexp": True, "message_iterations": 0,
+    }  # fmt: skip
+    return SearchSpec(blocks, **everything | options)
+
+
+def best(n, **options):
+    return lambda *arguments: BestRows(*arguments, n=n, **options)
 
 
 class Problem:
     """Random vectors and counts of 30 words, one of which is never an input and one never a target."""
 
-    def __init__(self, threads=2, finder=None, block=None, seed=0, objective="softmax", tail=engine.NO_TAIL):
-        rng = np.random.default_rng(seed)
+    def __init__(self, threads=2, rows=engine.AllRows, block=None, objective="softmax"):
+        rng = np.random.default_rng(0)
         self.inputs, self.outputs = aligned_zeros(N, DIM), aligned_zeros(N, DIM)
         self.inputs[:, :DIM], self.outputs[:, :DIM] = rng.normal(0, 0.7, (2, N, DIM))
         self.dense = rng.poisson(0.4, (N, N)) * rng.integers(1, 50, (N, N))
@@ -54,13 +67,8 @@ class Problem:
         )
         own = {"loss": "softmax"} if objective == "ldgs" else {}
         objective = OBJECTIVES[objective](OBJECTIVES[objective].Settings.from_options(own))
-        self.workers = engine.Workers(threads)
-        arguments = (objective, objective.constants(N, N), self.counts, N, DIM, self.workers)
-        if finder is None:
-            self.rows = engine.FullRows(*arguments)
-        else:
-            self.rows = engine.RetrievedRows(*arguments, finder(self.workers) if callable(finder) else finder, tail)
-        self.rows.compile(Silent())
+        self.rows = rows(objective, self.counts, N, DIM, threads)
+        self.rows.compile()
         self.rows.block = block or self.rows.block
         self.rows.refit(self.outputs)
 
@@ -71,6 +79,15 @@ class Problem:
 
     def truth(self):
         return self.inputs[:, :DIM].astype(np.float64), self.outputs[:, :DIM].astype(np.float64), self.dense
+
+    def assert_is_that_of(self, *weights, atol=1e-7):
+        """The objective and both gradients are those of the paper, with candidates of these weights."""
+        truth = reference_collapsed.gradients(*self.truth(), *weights)
+        for side in (INPUTS, OUTPUTS, NEITHER):
+            loss, gradient, _ = self.evaluate(side)
+            assert loss == pytest.approx(reference_collapsed.objective(*self.truth(), *weights), rel=1e-5)
+            if side != NEITHER:
+                np.testing.assert_allclose(gradient, truth[side], atol=atol)
 
 
 def test_the_reference_gradients_are_those_of_the_reference_objective():
@@ -85,34 +102,27 @@ def test_the_reference_gradients_are_those_of_the_reference_objective():
             assert gradient[place] == pytest.approx((steps[0] - steps[1]) / 2e-5, abs=1e-8)
 
 
-@pytest.mark.parametrize("block", [N, 7, 1])
-@pytest.mark.parametrize("threads", [1, 2, 3])
-@pytest.mark.parametrize("finder", [None, BestRows(N)], ids=["all", "found"])
-def test_value_and_gradients_are_those_of_the_paper(finder, threads, block):
-    problem = Problem(threads, finder, block)
-    truth = reference_collapsed.gradients(*problem.truth())
-    for side in (INPUTS, OUTPUTS, NEITHER):
-        loss, gradient, _ = problem.evaluate(side)
-        assert loss == pytest.approx(reference_collapsed.objective(*problem.truth()), rel=1e-5)
-        if side != NEITHER:
-            np.testing.assert_allclose(gradient, truth[side], atol=1e-7)
-    assert not truth[INPUTS][4].any()
-    assert truth[OUTPUTS][9].any()  # never a target, but always a rival
+@pytest.mark.parametrize(("threads", "block"), [(1, N), (2, 7), (3, 1)])
+@pytest.mark.parametrize("rows", [engine.AllRows, best(N)], ids=["all", "found"])
+def test_value_and_gradients_are_those_of_the_paper(rows, threads, block):
+    problem = Problem(threads, rows, block)
+    problem.assert_is_that_of()
+    of_inputs, of_outputs = reference_collapsed.gradients(*problem.truth())
+    assert not of_inputs[4].any()
+    assert of_outputs[9].any()  # never a target, but always a candidate
 
 
-def drawing(n_draws, noise=None):
-    """A tail of so many draws, by default from words at random."""
-    sampler = Drawn(np.random.default_rng(8).uniform(0.5, 1.5, N) if noise is None else noise)
+def drawing(n_draws):
+    """A tail of so many draws."""
+    sampler = Drawn(np.random.default_rng(8).uniform(0.5, 1.5, N))
     sampler.prepare(np.ones(N, dtype=np.int64))
     return engine.Tail(sampler, n_draws, seed=5)
 
 
-@pytest.mark.parametrize("threads", [1, 3])
-@pytest.mark.parametrize("block", [N, 7])
-@pytest.mark.parametrize("number", [0, 4])
+@pytest.mark.parametrize(("threads", "block", "number"), [(1, N, 0), (3, 7, 4)])
 def test_draws_stand_for_rows_that_are_neither_found_nor_targets(threads, block, number):
     tail = drawing(6)
-    problem = Problem(threads, BestRows(3), block, objective="ldgs", tail=tail)
+    problem = Problem(threads, best(3, tail=tail), block, objective="ldgs")
     problem.rows.redraw(number)
     inputs, outputs, dense = problem.truth()
     data, stream = tail.sampler.data(6), stream_key(5, engine.TAIL, number)
@@ -122,19 +132,13 @@ def test_draws_stand_for_rows_that_are_neither_found_nor_targets(threads, block,
             weights[x, draw(AliasTable(data.values, data.rows), stream, np.uint64(6 * x + d))] += 1
     weights /= 6 * tail.sampler.noise
     weights[reference_collapsed.best_rows(inputs, outputs, 3) | (dense > 0)] = 1
-    truth = reference_collapsed.gradients(inputs, outputs, dense, weights)
-    for side in (INPUTS, OUTPUTS, NEITHER):
-        loss, gradient, _ = problem.evaluate(side)
-        assert loss == pytest.approx(reference_collapsed.objective(inputs, outputs, dense, weights), rel=1e-5)
-        if side != NEITHER:
-            np.testing.assert_allclose(gradient, truth[side], atol=1e-6)
+    problem.assert_is_that_of(weights, atol=1e-6)
 
 
 def test_with_a_tail_the_objective_is_near_the_exact_one_without_it_far_below():
-    inputs, outputs, dense = Problem().truth()
-    exact = reference_collapsed.objective(inputs, outputs, dense)
-    short = Problem(finder=BestRows(2), objective="ldgs").evaluate(NEITHER)[0]
-    problem = Problem(finder=BestRows(2), objective="ldgs", tail=drawing(20))
+    exact = reference_collapsed.objective(*Problem().truth())
+    short = Problem(rows=best(2), objective="ldgs").evaluate(NEITHER)[0]
+    problem = Problem(rows=best(2, tail=drawing(20)), objective="ldgs")
     losses = []
     for number in range(20):
         problem.rows.redraw(number)
@@ -143,105 +147,69 @@ def test_with_a_tail_the_objective_is_near_the_exact_one_without_it_far_below():
     assert abs(np.mean(losses) - exact) < 0.1 * (exact - short)
 
 
-@pytest.mark.parametrize("n", [1, 5])
-@pytest.mark.parametrize("block", [N, 7])
-def test_where_rows_are_found_they_and_the_targets_compete(n, block):
-    problem = Problem(2, BestRows(n), block)
+@pytest.mark.parametrize(("n", "block"), [(1, N), (5, 7)])
+def test_where_rows_are_found_they_and_the_targets_are_candidates(n, block):
+    problem = Problem(2, best(n), block)
     inputs, outputs, dense = problem.truth()
-    competes = reference_collapsed.best_rows(inputs, outputs, n) | (dense > 0)
-    truth = reference_collapsed.gradients(inputs, outputs, dense, competes)
-    for side in (INPUTS, OUTPUTS):
-        loss, gradient, _ = problem.evaluate(side)
-        assert loss == pytest.approx(reference_collapsed.objective(inputs, outputs, dense, competes), rel=1e-5)
-        np.testing.assert_allclose(gradient, truth[side], atol=1e-7)
-    assert loss < reference_collapsed.objective(inputs, outputs, dense) - 1e-3
+    problem.assert_is_that_of(reference_collapsed.best_rows(inputs, outputs, n) | (dense > 0))
+    assert problem.evaluate(NEITHER)[0] < reference_collapsed.objective(inputs, outputs, dense) - 1e-3
 
 
-def test_an_evaluation_leaves_nothing_behind():
-    """Not even one that was interrupted."""
+@pytest.mark.parametrize("rows", [engine.AllRows, best(5)], ids=["all", "found"])
+def test_an_evaluation_leaves_nothing_behind(rows):
+    """Not even one that was interrupted. The number of threads changes nothing."""
 
     def interrupt(done):
         raise KeyboardInterrupt
 
-    for finder in (None, BestRows(5)):
-        problem = Problem(2, finder, block=7)
-        once = problem.evaluate(OUTPUTS)
-        with pytest.raises(KeyboardInterrupt):
-            engine.evaluate(problem.rows, problem.inputs, problem.outputs, OUTPUTS, interrupt)
-        again = problem.evaluate(OUTPUTS)
-        assert again[0] == once[0]
-        np.testing.assert_array_equal(again[1], once[1])
+    problem = Problem(2, rows, block=7)
+    once = problem.evaluate(OUTPUTS)
+    with pytest.raises(KeyboardInterrupt):
+        engine.evaluate(problem.rows, problem.inputs, problem.outputs, OUTPUTS, interrupt)
+    for again in (problem, Problem(3, rows, block=7)):
+        found = again.evaluate(OUTPUTS)
+        assert found[0] == once[0]
+        np.testing.assert_array_equal(found[1], once[1])
 
 
 @pytest.mark.parametrize("blocks", [1, 2])
 def test_an_index_that_is_looked_through_whole_finds_all_rows(blocks):
-    everything = SearchSpec(
-        blocks,
-        clusters=5,
-        n_scored=N,
-        max_candidates=N,
-        threshold=0.0,
-        min_coefficient=1e-9,
-        max_gap=1e9,
-        from_logsumexp=True,
-        message_iterations=0,
-    )
-    problem = Problem(2, lambda workers: engine.IndexFinder(everything, N, DIM, 1, workers), block=7)
-    truth = reference_collapsed.gradients(*problem.truth())
-    for side in (INPUTS, OUTPUTS):
-        loss, gradient, macs = problem.evaluate(side)
-        assert loss == pytest.approx(reference_collapsed.objective(*problem.truth()), rel=1e-5)
-        np.testing.assert_allclose(gradient, truth[side], atol=1e-7)
-        assert macs >= 3 * N * N * DIM + N * 5 * DIM  # scores in the index, the centres', exact scores, the gradient
+    problem = Problem(2, partial(engine.FoundRows, search=search_spec(blocks), seed=1), block=7)
+    problem.assert_is_that_of()
+    assert problem.evaluate(INPUTS)[2] >= 3 * N * N * DIM + N * 5 * DIM  # scores in the index, of centres, exact; the gradient
 
 
 def test_an_index_finds_the_rows_that_matter_and_fewer_are_looked_at():
-    some = SearchSpec(
-        1,
-        clusters=5,
-        n_scored=8,
-        max_candidates=N,
-        threshold=0.0,
-        min_coefficient=1e-2,
-        max_gap=4.6,
-        from_logsumexp=True,
-        message_iterations=0,
-    )
-    problem = Problem(2, lambda workers: engine.IndexFinder(some, N, DIM, 1, workers))
-    found = problem.rows.finder.find(problem.inputs)
-    competes = problem.dense > 0
+    some = search_spec(1, n_scored=8, min_coefficient=1e-2, max_gap=4.6)
+    problem = Problem(2, partial(engine.FoundRows, search=some, seed=1))
+    found, n_found, _ = problem.rows.find(problem.inputs)
+    is_candidate = problem.dense > 0
     for x in range(N):
-        competes[x, found.rows[found.offsets[x] : found.offsets[x + 1]]] = True
-    inputs, outputs, dense = problem.truth()
-    loss, gradient, _ = problem.evaluate(INPUTS)
-    assert loss == pytest.approx(reference_collapsed.objective(inputs, outputs, dense, competes), rel=1e-5)
-    np.testing.assert_allclose(gradient, reference_collapsed.gradients(inputs, outputs, dense, competes)[0], atol=1e-7)
-    assert len(found.rows) < 0.7 * N * N
-    best = (inputs @ outputs.T).argmax(axis=1)
-    assert competes[np.arange(N), best].mean() > 0.7
+        is_candidate[x, found[x, : n_found[x]]] = True
+    problem.assert_is_that_of(is_candidate)
+    assert n_found.sum() < 0.7 * N * N
+    best_row = (problem.inputs @ problem.outputs.T).argmax(axis=1)
+    assert is_candidate[np.arange(N), best_row].mean() > 0.7
 
 
 def test_a_search_sees_the_rows_as_they_are_now():
-    problem = Problem(1, BestRows(1))
+    problem = Problem(1, best(1))
     problem.outputs[:, :DIM] *= -1
     problem.rows.refit(problem.outputs)
     inputs, outputs, dense = problem.truth()
-    competes = reference_collapsed.best_rows(inputs, outputs, 1) | (dense > 0)
-    assert problem.evaluate(NEITHER)[0] == pytest.approx(
-        reference_collapsed.objective(inputs, outputs, dense, competes), rel=1e-5
-    )
+    problem.assert_is_that_of(reference_collapsed.best_rows(inputs, outputs, 1) | (dense > 0))
 
 
-def test_a_row_found_twice_competes_once():
-    problem = Problem(1, BestRows(3))
+def test_a_row_found_twice_is_one_candidate():
+    problem = Problem(1, best(3))
     once = problem.evaluate(INPUTS)
-    find = problem.rows.finder.find
+    find = problem.rows.find
 
     def twice(inputs):
-        offsets, rows, macs = find(inputs)
-        return engine.Retrieval(2 * offsets, np.repeat(rows, 2), macs)
+        rows, n_found, macs = find(inputs)
+        return np.repeat(rows, 2, axis=1), 2 * n_found, macs
 
-    problem.rows.finder.find = twice
+    problem.rows.find = twice
     np.testing.assert_array_equal(problem.evaluate(INPUTS)[1], once[1])
 
 
@@ -251,7 +219,7 @@ def test_multiply_adds_are_those_of_the_products():
         2 * N * N * DIM,
         N * N * DIM,
     ]
-    problem = Problem(2, BestRows(3), block=7)
+    problem = Problem(2, best(3), block=7)
     inputs, outputs, dense = problem.truth()
     n_candidates = (reference_collapsed.best_rows(inputs, outputs, 3) | (dense > 0)).sum()
     searching = N * SEARCH_MACS
@@ -259,7 +227,7 @@ def test_multiply_adds_are_those_of_the_products():
     assert problem.evaluate(NEITHER)[2] == searching + n_candidates * DIM
 
 
-def test_it_is_the_mean_loss_of_the_pairs_that_streaming_meets(tmp_path):
+def test_it_is_the_mean_loss_of_the_pairs_of_streaming(tmp_path):
     """Under the exact softmax, every pair of the stream by itself."""
     setup = Setup(OBJECTIVES["softmax"](OBJECTIVES["softmax"].Settings()), sampler="all", bias=True)
     pairs = reference.pairs_of(setup.kept(), 0, setup.n_tokens)
@@ -269,8 +237,8 @@ def test_it_is_the_mean_loss_of_the_pairs_that_streaming_meets(tmp_path):
         z = setup.tables.outputs.rows.astype(np.float64) @ setup.tables.inputs.rows[x]
         losses.append(np.log(np.exp(z).sum()) - z[y])
     with cooccurrence.counted(setup.stream, n_words, setup.plan.window, [setup.key], 10**6, home=tmp_path) as counts:
-        rows = engine.FullRows(setup.objective, setup.constants, counts, n_words, setup.dim + 1, engine.Workers(2))
-        rows.compile(Silent())
+        rows = engine.AllRows(setup.objective, counts, n_words, setup.dim + 1, 2)
+        rows.compile()
         found = engine.evaluate(rows, setup.tables.inputs.rows, setup.tables.outputs.rows, NEITHER)
         assert counts.times.sum() == len(pairs)
     assert found.loss / len(pairs) == pytest.approx(np.mean(losses), rel=1e-5)

@@ -182,8 +182,7 @@ class Recorder(Objective):
 RECORDERS = {"sums": Recorder("summed"), "sets": Recorder(merges_pairs=True), "pairs": Recorder()}
 
 
-@pytest.mark.parametrize("sampler", ["unigram", "all"])
-@pytest.mark.parametrize("block_size", [0, 4, 64])
+@pytest.mark.parametrize(("sampler", "block_size"), [("unigram", 0), ("all", 4), ("unigram", 64)])
 @pytest.mark.parametrize("form", RECORDERS)
 def test_random_numbers_for_the_objective_are_fresh_for_every_line(form, block_size, sampler):
     found, pairs = RECORDERS[form].given(block_size=block_size, sampler=sampler)

@@ -1,4 +1,4 @@
-"""Every way of telling an objective the pairs of a block, and of choosing what competes, against the naive reference."""
+"""Every form in which an objective gets the pairs of a block, with every kind of candidates, against the naive reference."""
 
 import numpy as np
 import pytest
@@ -41,7 +41,7 @@ def assert_trains_as_the_reference(setup, start=10, stop=100, lr=0.02, chunk=200
         assert setup.tables.n_updates.tolist() == [naive.n_updates[word] for word in range(len(setup.tables.n_updates))]
 
 
-BLOCK_SIZES = pytest.mark.parametrize("block_size", [0, 1, 4, 5, 17, 64])
+BLOCK_SIZES = pytest.mark.parametrize("block_size", [0, 1, 5, 64])
 
 
 @BLOCK_SIZES
@@ -88,28 +88,15 @@ def test_pairs_meet_the_draws_one_by_one(name, settings, block_size):
     assert_trains_as_the_reference(setup, lr=0.005)
 
 
-@BLOCK_SIZES
-@pytest.mark.parametrize("n_words", [2, 12, 71])
+@pytest.mark.parametrize(("n_words", "block_size"), [(2, 5), (12, 0), (12, 64), (71, 1), (71, 17)])
 def test_the_turns_of_all_paths_to_the_centres_of_a_block_add_up(n_words, block_size):
     """With 2 words all paths are one node; with 12 most nodes are shared, and with 71 some are."""
     assert_trains_as_the_reference(Setup(make("hs"), block_size=block_size, sampler="path", n_words=n_words))
 
 
-@pytest.mark.parametrize("block_size", [0, 5, 64])
-@pytest.mark.parametrize(
-    ("name", "form"),
-    [
-        ("softmax", JOINT),
-        ("ar", JOINT),
-        ("implicit", JOINT),
-        ("ns", SUMMED),
-        ("nce", SUMMED),
-        ("ova", SINGLE),
-        ("ove", SINGLE),
-    ],
-)
-@pytest.mark.parametrize("n_words", [12, 71, 130])
-def test_all_rows_compete_however_many_there_are(name, form, n_words, block_size):
+@pytest.mark.parametrize(("n_words", "block_size"), [(12, 0), (130, 5), (71, 64)])
+@pytest.mark.parametrize(("name", "form"), [("softmax", JOINT), ("implicit", JOINT), ("ns", SUMMED), ("ova", SINGLE)])
+def test_all_rows_are_candidates_however_many_there_are(name, form, n_words, block_size):
     """More than are looked at together, and of neither a whole number of tiles."""
     setup = Setup(make(name), block_size=block_size, sampler="all", n_words=n_words)
     assert setup.plan.form == form
@@ -126,9 +113,15 @@ EVERY_WAY = [
 ]
 
 
-@pytest.mark.parametrize("settings", [{}, {"double_sum": "proposed"}])
-@pytest.mark.parametrize("sampler", ["unigram", "all"])
-@pytest.mark.parametrize("optimizer", ["sgd", "rowwise-adagrad", "bounded-adagrad"])
+@pytest.mark.parametrize(
+    ("optimizer", "sampler", "settings"),
+    [
+        ("sgd", "unigram", {}),
+        ("sgd", "all", {"double_sum": "proposed"}),
+        ("rowwise-adagrad", "all", {}),
+        ("bounded-adagrad", "unigram", {"double_sum": "proposed"}),
+    ],
+)
 def test_a_proximal_step_is_held_where_it_would_move_the_scores_of_a_block_too_far(optimizer, sampler, settings):
     held = Setup(make("implicit", **settings), block_size=5, sampler=sampler, optimizer=optimizer, bias=True)
     assert_trains_as_the_reference(held, 0, 40, lr=20)
@@ -139,9 +132,8 @@ def test_a_proximal_step_is_held_where_it_would_move_the_scores_of_a_block_too_f
 
 
 @pytest.mark.parametrize(("name", "sampler"), EVERY_WAY)
-@pytest.mark.parametrize("dim", [10, 16])
-def test_biases_move_and_the_ones_that_they_meet_stay(name, sampler, dim):
-    """At 16 the biases open a vector register of their own."""
+def test_biases_move_and_the_ones_of_the_inputs_stay(name, sampler):
+    dim = 16  # the biases open a vector register of their own
     setup = Setup(make(name), block_size=5, sampler=sampler, bias=True, dim=dim)
     before = setup.tables.outputs.rows[:, dim].copy()
     assert_trains_as_the_reference(setup, lr=0.005)
@@ -158,9 +150,8 @@ ADAPTIVE = [  # a proximal step has one rate a row, so that optimisers with one 
 
 
 @pytest.mark.parametrize(("optimizer", "name", "sampler"), ADAPTIVE)
-@pytest.mark.parametrize("bias", [False, True])
-def test_a_row_moves_by_what_its_optimiser_saw_of_it_before(optimizer, name, sampler, bias):
-    setup = Setup(make(name), block_size=5, sampler=sampler, optimizer=optimizer, bias=bias)
+def test_a_row_moves_by_what_its_optimiser_saw_of_it_before(optimizer, name, sampler):
+    setup = Setup(make(name), block_size=5, sampler=sampler, optimizer=optimizer, bias=True)
     assert_trains_as_the_reference(setup, lr=0.05)
 
 
@@ -172,7 +163,7 @@ def test_what_is_kept_of_a_row_lasts_from_chunk_to_chunk(name, sampler):
 
 
 @pytest.mark.parametrize(("name", "sampler"), EVERY_WAY)
-@pytest.mark.parametrize(("block_size", "n_ngrams", "optimizer"), [(1, 0, "sgd"), (5, 9, "rowwise-adagrad"), (17, 0, "sgd")])
+@pytest.mark.parametrize(("block_size", "n_ngrams", "optimizer"), [(5, 9, "rowwise-adagrad"), (17, 0, "sgd")])
 def test_cbow_predicts_the_centre_by_the_mean_of_its_contexts(name, sampler, block_size, n_ngrams, optimizer):
     setup = Setup(
         make(name), architecture="cbow", block_size=block_size, draws=max(4, block_size), sampler=sampler, bias=True,

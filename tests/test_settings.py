@@ -70,7 +70,7 @@ def test_numbers_of_numpy_are_numbers():
         ),
         (
             {"objective": "ldgs", "block_size": 0},
-            "--block-size 0 draws candidates for each pair, but --sampler search finds them for a block; take 1 or more",
+            "--block-size 0 draws candidates for each pair, which --sampler search cannot do; take 1 or more",
         ),
         ({"score_l2": float("inf")}, "--set score-l2 inf: must be a finite number"),
         ({"learning_rate": float("inf")}, "--learning-rate inf: must be at most 1e+38"),

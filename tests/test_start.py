@@ -13,7 +13,7 @@ from embedx.settings import StartSettings, VocabularySettings
 from embedx.skipgram import settings as streaming
 from embedx.skipgram import task as skipgram
 from embedx.skipgram.start import RATE, Start
-from embedx.skipgram.tables import new_tables
+from embedx.skipgram.tables import empty_tables
 from embedx.text.vocabulary import Vocabulary, select
 from embedx.text.word_list import WordList
 from embedx.training.progress import Silent
@@ -86,11 +86,11 @@ def test_a_line_tells_what_changes(folder):
     start = Start(StartSettings(start=str(folder()), freeze=True))
     settings, objective = streaming.chosen(OBJECTIVES["hs"], start.with_defaults({**FEW}))
     skipgram.train(MORE, objective, settings, start=start, vocabulary=VocabularySettings(min_count=1), progress=progress)
-    (told,) = [note for note in notes if note.startswith("going on")]
+    (told,) = [note for note in notes if note.startswith("continuing")]
     n, m = (sum(map(len, text)) for text in (TEXT, MORE))
     assert told == (
-        f"going on from {folder()}: 16 words kept and frozen, 14 of them in this text; 2 added; {n:,} + {m:,} words of text; "
-        "kept are word vectors; output vectors, which belong to a tree of counts, biases, the optimiser's state are reset"
+        f"continuing from {folder()}: 16 words kept and frozen, 14 of them in this text; 2 added; {n:,} + {m:,} words of text; "
+        "kept: word vectors; reset: output vectors, biases, the optimiser's state"
     )
 
 
@@ -189,8 +189,8 @@ def test_kept_rows_begin_at_the_rate_of_plain_descent(folder):
     start = Start(StartSettings(start=str(folder())))
     settings, objective = streaming.chosen(OBJECTIVES["ns"], start.with_defaults({**FEW, "optimizer": "rowwise-adagrad"}))
     words = Vocabulary([*start.model.words, "new"], np.arange(17, 0, -1))
-    tables = new_tables(objective, settings, words.counts, np.full(17, 1 / 17))
-    start.write(tables, words, objective, settings.optimizer, settings.learning_rate, settings.bias != "none")
+    tables = empty_tables(objective, settings, 17)
+    start.write(tables, words, objective, settings)
     for table in (tables.inputs, tables.outputs):
         rates = settings.learning_rate / np.sqrt(table.state[:-1, 0])
         np.testing.assert_allclose(rates, RATE, rtol=1e-5)
@@ -201,7 +201,7 @@ def test_kept_rows_begin_at_the_rate_of_plain_descent(folder):
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        ({"dim": 9}, r"--dim 9: the vectors of --start .* have 8 numbers; leave it out"),
+        ({"dim": 9}, r"--dim 9: the model of --start .* has 8; leave it out"),
         ({"max_vocab": 5}, "--max-vocab 5: less than the 16 words of --start, which are all kept"),
         ({"phrases": 1}, "--phrases does not apply with --start"),
         ({"start": None, "freeze": True}, "--freeze applies only with --start"),
@@ -236,7 +236,7 @@ def test_the_command_keeps_the_models_settings_and_the_model(folder, write, tmp_
     application(typed)([*typed, "out", "--json"], standalone_mode=False)
     new = embedx.load("out")
     assert (new.facts["objective"], new.vectors.shape) == ("ar", (18, 8))
-    assert "going on from" in capsys.readouterr().err
+    assert "continuing from" in capsys.readouterr().err
     for words, complaint in (
         ([*typed, str(folder("ar")), "--overwrite"], "the model of --start, which is kept; name another --output"),
         ([*typed, "other", "--collapsed", "--objective", "softmax"], "--start does not apply with --collapsed"),

@@ -20,7 +20,7 @@ from embedx.objectives.contract import Objective
 from embedx.samplers.contract import Sampler
 from embedx.skipgram import task as skipgram
 from embedx.skipgram.run import Task
-from embedx.skipgram.settings import SkipGramSettings, suited
+from embedx.skipgram.settings import SkipGramSettings
 from embedx.skipgram.strategies import CHUNK, Streamed
 from embedx.skipgram.tables import empty_tables
 from embedx.text.encode import Corpora
@@ -115,7 +115,7 @@ def train(
     **options: Any,
 ) -> skipgram.TrainedVectors:
     """As `embedx.skipgram.task.train`, by workers."""
-    progress, settings = progress or Silent(), suited(settings, objective)
+    progress = progress or Silent()
     if settings.deterministic:
         raise EmbedxError(
             "--deterministic does not apply with --cluster: workers merge in no fixed order; leave out one of them"
@@ -123,8 +123,7 @@ def train(
     with connected(cluster, settings.threads, progress) as size:
 
         def distributed(task: Task) -> Distributed:
-            strategy, n_rows = task.ready_strategy(), len(task.tables.inputs.rows) + len(task.tables.outputs.rows)
-            assert isinstance(strategy, Streamed)
+            strategy, n_rows = task.strategy(), len(task.tables.inputs.rows) + len(task.tables.outputs.rows)
             per_range = chunks_per_range(cluster.merge_every, strategy.n_chunks, task.settings.epochs, n_rows, size)
             return Distributed(strategy, plan_of(task, strategy), size, per_range)
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from embedx.engine.collapsed import INPUTS, NEITHER, OUTPUTS, Evaluation, Rows, evaluate
+from embedx.engine.collapsed import INPUTS, NEITHER, OUTPUTS, AllRows, Evaluation, evaluate
 from embedx.optimizers.contract import Optimizer
 from embedx.training import trainer
 from embedx.training.checkpoint import Checkpoints
@@ -75,7 +75,7 @@ class Descent(Strategy):
     """Alternating steps, from wherever the tables are; a chunk is an iteration. `history` has the loss after each.
 
     iterations  None for as many as there is time for
-    ends_at     of time.monotonic(); moves on while `watch`, which is called after each iteration, is at work
+    budget      seconds of iterations; the time of `watch`, which is called after each, is not counted
     """
 
     reports_itself = True
@@ -83,43 +83,43 @@ class Descent(Strategy):
 
     def __init__(
         self,
-        rows: Rows,
+        rows: AllRows,
         inputs: Side,
         outputs: Side,
         iterations: int | None,
-        ends_at: float,
+        budget: float,
         progress: Progress,
         watch: Callable[[Iteration], None] = lambda iteration: None,
     ) -> None:
         self.rows, self.inputs, self.outputs = rows, inputs, outputs
         self.loss_unit = f"nats per pair{rows.scope}"
         self.n_pairs = float(inputs.times.sum())
-        self.iterations, self.ends_at, self.progress, self.watch = iterations, ends_at, progress, watch
+        self.iterations, self.budget, self.progress, self.watch = iterations, budget, progress, watch
         self.workers, self.n_chunks = [None], 1
         self.history: list[Iteration] = []
         self.macs = 0
         self.here: Evaluation | None = None  # at the tables as they are, with the gradient by the inputs
-        self.started: float | None = None  # of time.monotonic(), as if all iterations had been made in one go
-        self.watched = 0.0  # seconds that `watch` took
+        self.since = 0.0  # of time.monotonic(): the beginning of this iteration
         self.finished = self.interrupted = self.was_cut = False
         self.interrupted_by: BaseException | None = None
-        self.run_state = TrainState()  # of the run, this descent's included
 
-    def run(self, snapshot: Mapping[str, Any] | None = None, checkpoints: Checkpoints | None = None) -> None:
+    def run(self, snapshot: Mapping[str, Any] | None = None, checkpoints: Checkpoints | None = None) -> trainer.Outcome:
         """Take all steps. Ctrl-C and the end of the time leave the tables as they were after the last whole iteration.
 
         `snapshot` is of the state of a run that was set up alike, to resume; `checkpoints` keep it on disk.
         """
-        epochs = math.inf if self.iterations is None else max(self.iterations, 1)
-        schedule = Schedule(1.0, 1, 1, epochs, shape="constant", unit="iterations")
+        schedule = Schedule(1.0, 1, 1, self.iterations or math.inf, shape="constant", unit="iterations")
         outcome = trainer.run(self, schedule, self.progress, snapshot=snapshot, checkpoints=checkpoints)
-        self.interrupted_by = self.interrupted_by or outcome.interrupted_by
-        self.run_state = outcome.state
+        losses, pairs = [each.loss for each in self.history], round(self.n_pairs)
+        first, last = (losses[0], losses[-1]) if losses else (None, None)
+        return dataclasses.replace(
+            outcome, tally=Tally(pairs * (last or 0.0), pairs), seconds=self.history[-1].seconds if losses else 0.0,
+            epochs=max(len(losses) - 1, 0), first_loss=first, initial_loss=first, final_loss=last,
+            interrupted_by=self.interrupted_by or outcome.interrupted_by,
+        )  # fmt: skip
 
     def compile(self, progress: Progress) -> None:
-        began = time.monotonic()
-        self.rows.compile(progress)
-        self.ends_at += time.monotonic() - began
+        self.rows.compile()
 
     @property
     def is_finished(self) -> bool:
@@ -130,14 +130,10 @@ class Descent(Strategy):
 
     def train(self, worker: Any, epoch: int, chunk: int, rate: float) -> Tally | None:
         """Iteration epoch + 1: a step of the inputs and one of the outputs. The rates are the sides' own."""
-        if self.started is None:
-            self.started = time.monotonic() - (self.history[-1].seconds if self.history else 0.0)
+        self.since = time.monotonic()
         before: dict[str, Any] | None = None
         try:
-            here = self._start() if self.here is None else self.here
-            if self.iterations == 0:
-                self.finished = True
-                return Tally()
+            here = self.here or self._start()
             before, loss_before = self.state().snapshot(), here.loss
             self.rows.redraw(epoch + 1)
             here = self._step(self.inputs, here, OUTPUTS, epoch)
@@ -178,7 +174,7 @@ class Descent(Strategy):
         self.rows.refit(self.outputs.table)
         self.rows.redraw(max(len(self.history) - 1, 0))
         macs = self.macs
-        here = self._evaluate(INPUTS if self.iterations != 0 else NEITHER, None)
+        here = self._evaluate(INPUTS, None)
         if self.history:
             self.macs = macs  # it was counted before
         else:
@@ -192,16 +188,16 @@ class Descent(Strategy):
         direction = side.direction(here.gradient)
         kept = side.table.copy()
         for attempt in range(TRIES):
-            np.multiply(direction, np.float32(-side.rate), out=side.table)
-            side.table += kept
-            if side is self.outputs:
-                self.rows.refit(side.table)
-            there = self._evaluate(then, done)
+            there = self._move(side, kept - np.float32(side.rate) * direction, then, done)
             if there.loss < here.loss:
                 side.rate *= GROWTH
                 return there
             side.rate /= 2 ** (attempt + 1)
-        side.table[:] = kept
+        return self._move(side, kept, then, done)
+
+    def _move(self, side: Side, table: np.ndarray, then: int, done: float) -> Evaluation:
+        """Overwrite the table of one side; the evaluation there."""
+        side.table[:] = table
         if side is self.outputs:
             self.rows.refit(side.table)
         return self._evaluate(then, done)
@@ -211,7 +207,7 @@ class Descent(Strategy):
         n_inputs = len(self.inputs.table)
 
         def report(n: int) -> None:
-            if self.interrupted or time.monotonic() > self.ends_at:
+            if self.interrupted or self._seconds() > self.budget:
                 raise EndedEarlyError
             facts = {"loss": self.history[-1].loss, "loss_unit": self.loss_unit} if self.history else {}
             self.progress.update(0 if done is None else done + n / n_inputs / 2, **facts)
@@ -220,16 +216,17 @@ class Descent(Strategy):
         self.macs += found.macs
         return found
 
+    def _seconds(self) -> float:
+        """Of iterations so far."""
+        return (self.history[-1].seconds if self.history else 0.0) + time.monotonic() - self.since
+
     def _report(self, number: int, here: Evaluation) -> None:
-        now = time.monotonic()
-        seconds = now - (self.started or now) - self.watched
-        iteration = Iteration(number, here.loss / self.n_pairs, seconds, self.macs, self.inputs.rate, self.outputs.rate)
+        loss = here.loss / self.n_pairs
+        iteration = Iteration(number, loss, self._seconds(), self.macs, self.inputs.rate, self.outputs.rate)
         self.history.append(iteration)
         self.progress.note(
             f"iteration {number}: loss {iteration.loss:.4f} {self.loss_unit}, {iteration.seconds:.1f} s, "
             f"{self.macs:.3g} multiply-adds, rates {self.inputs.rate:.3g} and {self.outputs.rate:.3g}"
         )
         self.watch(iteration)
-        pause = time.monotonic() - now
-        self.watched += pause
-        self.ends_at += pause
+        self.since = time.monotonic()

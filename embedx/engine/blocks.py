@@ -209,9 +209,7 @@ def _add_pairs(run, workspace, block, first, n_centres, begin, end):
         if is_path:
             n = _add_path(run.sampler_data, workspace, block, np.int64(words.word[y]), n_own, n)
         else:
-            k = 0
-            while k < n and block.candidates[k] != words.word[y]:
-                k += 1
+            k = _place(words.word[y], block.candidates, 0, n)
             if k == n:
                 block.candidates[k] = words.word[y]
                 n += 1
@@ -233,9 +231,7 @@ def _add_path(paths, workspace, block, word, n_own, n):
     seen, now = workspace.seen, workspace.cursor[N_DRAWN]
     for at in range(paths.offsets[word], paths.offsets[word + 1]):
         node, bit = paths.rows[at], paths.values[at]
-        k = 0 if seen[node % FILTER_SIZE] == now else n
-        while k < n and block.candidates[k] != node:
-            k += 1
+        k = _place(node, block.candidates, 0 if seen[node % FILTER_SIZE] == now else n, n)
         if k == n:
             seen[node % FILTER_SIZE] = now
             block.candidates[k] = node
@@ -256,19 +252,19 @@ def _add_noise(sample, run, workspace, block, n_centres, noise_key):
     n = n_centres
     for d in range(n_drawn):
         row = np.int64(workspace.sampling.rows[d])
-        if not (plan.form == JOINT and _is_among(row, block.candidates, 0, n_centres)):
+        if plan.form != JOINT or _place(row, block.candidates, 0, n_centres) == n_centres:
             n = _count_draw(block, row, n_centres, n, workspace.seen, first, first + d)
     cursor[N_DRAWN] += n_drawn
     return n - n_centres
 
 
 @kernel_part
-def _is_among(row, rows, first, last):
-    """Whether a row is one of rows[first:last]."""
+def _place(row, rows, first, last):
+    """The place of a row in rows[first:last]; `last` if it is not there."""
     k = first
     while k < last and rows[k] != row:
         k += 1
-    return k < last
+    return k
 
 
 @kernel_part
@@ -278,11 +274,10 @@ def _count_draw(block, row, n_centres, n, seen, first_draw, this_draw):
     The noise rows are searched only if the row's entry in the filter was used in this block.
     """
     slot = row % FILTER_SIZE
-    if seen[slot] >= first_draw:
-        for k in range(n_centres, n):
-            if block.candidates[k] == row:
-                block.drawn[0, k] += np.float32(1)
-                return n
+    k = _place(row, block.candidates, n_centres if seen[slot] >= first_draw else n, n)
+    if k < n:
+        block.drawn[0, k] += np.float32(1)
+        return n
     seen[slot] = this_draw
     block.candidates[n] = row
     block.drawn[0, n] = 1

@@ -8,50 +8,36 @@ Yen et al. 2018, eq. 9, with N_xy the number of pairs of input x and target y, a
 
 Each input is one example of the objective, with its N_xy as labels. The candidates k are
 
-    FullRows       all rows: large matrix products
-    RetrievedRows  the rows that a search finds for u_x (IndexFinder), and the targets of x: products over short lists. Beside
-                   them rows may be drawn that stand for all others (`Tail`)
+    AllRows    all rows: large matrix products
+    FoundRows  the targets of x, the rows that an index finds for u_x, and drawn rows that stand for all others (`Tail`)
 
-Both take a block of inputs at a time, so that the scores of all inputs never need memory at once.
+Both take a block of inputs at a time. Blocks do not depend on the number of threads, and are added up in order.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.sparse import csr_matrix
 
-from embedx.engine.loading import compile_function, load_kernel
-from embedx.engine.select import set_negative, set_positive
-from embedx.kernels.batch import COEFFICIENTS, Batch, new_batch
-from embedx.kernels.compiled import kernel, kernel_part
+from embedx.engine.loading import compile_function
+from embedx.kernels.batch import COEFFICIENTS, new_batch
+from embedx.kernels.compiled import kernel
 from embedx.kernels.gemm import dot
 from embedx.kernels.random import stream_key
-from embedx.kernels.simd import SIMD_WIDTH, aligned_zeros, load, multiply_add, prefetch, splat, store
 from embedx.objectives.contract import Objective
-from embedx.samplers.contract import Sampler, SamplerData, SampleWorkspace, new_sample_workspace
+from embedx.samplers.contract import SAMPLE, Sampler, new_sample_workspace
 from embedx.search.index import build_index
 from embedx.search.query import find_candidates, new_query_workspace
 from embedx.search.spec import SearchSpec
 from embedx.text.cooccurrence import Counts
-from embedx.training.progress import Progress
 
-BLOCK_FLOATS = 1 << 25  # scores of a block of inputs with all rows: 128 MB
-CHUNK_FLOATS = 1 << 18  # of these, turned into coefficients in one call: a megabyte stays in the cache
-BLOCK_INPUTS = 1024  # of a block where rows are retrieved
-AHEAD = 8  # candidates whose rows are prefetched
+BLOCK_FLOATS = 1 << 22  # scores of a block of inputs with all rows; a thread has up to five such arrays
+BLOCK_INPUTS = 256  # of a block where rows are found
 TAIL = 2**33  # the place of the tail among a seed's random numbers
-T = TypeVar("T")
 INPUTS, OUTPUTS, NEITHER = range(3)  # the table whose gradient is computed beside the loss
 NO_STATE = np.zeros((1, 0), dtype=np.float32)
-
-
-class Retrieval(NamedTuple):
-    """What a search found: for the i-th vector the distinct rows[offsets[i]:offsets[i + 1]]."""
-
-    offsets: np.ndarray  # int64 (n + 1,)
-    rows: np.ndarray  # int32
-    macs: int  # multiply-adds that finding them took
 
 
 class Tail(NamedTuple):
@@ -69,242 +55,155 @@ class Evaluation(NamedTuple):
     """The objective and a gradient at some vectors."""
 
     loss: float  # summed over all pairs, in nats
-    gradient: np.ndarray  # float32, like the table that moves: of that sum; (0, columns) for NEITHER
+    gradient: np.ndarray  # float32, like the table that moves: of that sum; (0, stride) for NEITHER
     macs: int  # multiply-adds that it took
 
 
-class Workers:
-    """Threads that share a range, in as many parts; or in `parts`, whose sums are the same however many threads there are."""
-
-    def __init__(self, threads: int, parts: int | None = None) -> None:
-        self.n = parts or threads
-        self.pool = ThreadPoolExecutor(threads)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *reason: object) -> None:
-        self.pool.shutdown()
-
-    def share_out(self, work: Callable[[int, int, int], T], length: int) -> Iterator[T]:
-        """The results of work(part, begin, end) over equal parts of range(length), each of which one thread does."""
-        edges = [length * worker // self.n for worker in range(self.n + 1)]
-        return self.pool.map(work, range(self.n), edges[:-1], edges[1:])
-
-
-class FullRows:
-    """All rows are candidates: exact, at two products of all inputs with all outputs."""
+class AllRows:
+    """All rows are candidates: exact."""
 
     scope = ""
 
-    def __init__(
-        self, objective: Objective, constants: np.ndarray, counts: Counts, n_rows: int, columns: int, workers: Workers
-    ) -> None:
-        self.coefficients, self.constants, self.counts, self.workers = objective.coefficients, constants, counts, workers
+    def __init__(self, objective: Objective, counts: Counts, n_rows: int, columns: int, threads: int) -> None:
+        self.objective, self.counts, self.n_rows, self.threads = objective, counts, n_rows, threads
         self.columns = columns  # that hold anything; rows are padded
-        self.block = max(1, min(BLOCK_FLOATS // n_rows, len(counts.offsets) - 1))
-        self.z = np.empty((self.block, n_rows), dtype=np.float32)
-        self.batches = [new_batch(max(1, CHUNK_FLOATS // n_rows), n_rows) for _ in range(workers.n)]
-        for batch in self.batches:
-            batch.sample_count[:] = 1
+        self.constants = objective.constants(n_rows, len(counts.offsets) - 1)
+        self.block = max(1, BLOCK_FLOATS // n_rows)
 
-    def compile(self, progress: Progress) -> None:
-        compile_function(self.coefficients, COEFFICIENTS)
-
-    def refit(self, outputs: np.ndarray) -> None: ...
-
-    def redraw(self, number: int) -> None: ...
-
-    def add(
-        self, first: int, stop: int, inputs: np.ndarray, outputs: np.ndarray, side: int, gradient: np.ndarray
-    ) -> tuple[float, int]:
-        """Add what the inputs first:stop contribute to `gradient`; their summed loss, and the multiply-adds it took."""
-        outputs, gradient = outputs[:, : self.columns], gradient[:, : self.columns]
-        h, z = inputs[first:stop, : self.columns], self.z[: stop - first]
-        np.matmul(h, outputs.T, out=z)
-        loss = sum(self.workers.share_out(lambda worker, begin, end: self._part(worker, z, first, begin, end), len(h)))
-        if side == INPUTS:
-            np.matmul(z, outputs, out=gradient[first:stop])
-        elif side == OUTPUTS:
-            gradient += z.T @ h
-        return loss, z.size * h.shape[1] * (1 if side == NEITHER else 2)
-
-    def _part(self, worker: int, z: np.ndarray, first: int, begin: int, end: int) -> float:
-        """Overwrite z[begin:end], all scores of the inputs first + begin on, by their coefficients; the summed loss."""
-        batch, offsets, loss = self.batches[worker], self.counts.offsets, 0.0
-        for at in range(begin, end, len(batch.label)):
-            stop = min(at + len(batch.label), end)
-            n_targets = np.diff(offsets[first + at : first + stop + 1])
-            own = slice(offsets[first + at], offsets[first + stop])
-            places = np.repeat(np.arange(stop - at), n_targets), self.counts.targets[own]
-            batch.label[places] = self.counts.times[own]
-            scored = batch._replace(z=z[at:stop])
-            loss += self.coefficients(scored, NO_STATE, self.constants, stop - at, z.shape[1], np.float32(1))
-            batch.label[places] = 0
-        return loss
-
-
-class LineWorkspace(NamedTuple):
-    """The memory of one worker: one example."""
-
-    batch: Batch
-    rows: np.ndarray  # int32 (n_rows,): the row of each candidate
-    seen: np.ndarray  # int64 (n_rows,): the example that each row is a candidate of; -1 between examples
-    column: np.ndarray  # int32 (n_rows,): which candidate it is there
-    sampling: SampleWorkspace
-    state: np.ndarray  # float32 (1, 0)
-    n_candidates: np.ndarray  # int64 (1,): of all examples so far
-
-
-class Examples(NamedTuple):
-    """A block of inputs with what was found for each: the candidates of input first + e are its targets, and
-    found[found_offsets[e]:found_offsets[e + 1]].
-    """
-
-    inputs: np.ndarray  # float32 (n_inputs, stride)
-    outputs: np.ndarray  # float32 (n_rows, stride)
-    first: int
-    counts: Counts
-    found_offsets: np.ndarray
-    found: np.ndarray
-    sampler_data: SamplerData  # of the tail
-    n_draws: int
-    stream: np.uint64
-    constants: np.ndarray
-    side: int  # whose gradient is added
-
-
-class RetrievedRows:
-    """The rows that a finder finds are candidates, with exact scores. Without a tail others have no coefficient and no part in
-    the sum, so that the objective is too small, the more so the less is found. With one the sum's estimate is unbiased, and
-    the objective too small by about half its relative variance.
-
-    finder  has `refit(outputs)`, and `find(inputs)`, the `Retrieval` of the rows of the highest scores for each of these
-    """
-
-    block = BLOCK_INPUTS
-
-    def __init__(
-        self, objective: Objective, constants: np.ndarray, counts: Counts, n_rows: int, columns: int, workers: Workers,
-        finder: Any, tail: Tail = NO_TAIL,
-    ) -> None:  # fmt: skip
-        self.objective, self.constants, self.counts, self.workers = objective, constants, counts, workers
-        self.columns, self.finder, self.tail = columns, finder, tail
-        self.scope = "" if tail.n_draws else " among the rows found"
-        self.draws = tail.sampler.data(tail.n_draws)
-        self.redraw(0)
-        self.lines = [
-            LineWorkspace(
-                new_batch(1, n_rows), np.zeros(n_rows, np.int32), np.full(n_rows, -1), np.zeros(n_rows, np.int32),
-                new_sample_workspace(tail.n_draws, 0), NO_STATE.copy(), np.zeros(1, np.int64),
-            )
-            for _ in range(workers.n)
-        ]  # fmt: skip
-        self.parts: list[np.ndarray] = []  # of the outputs' gradient, one for each worker
-
-    def compile(self, progress: Progress) -> None:
-        nothing = Retrieval(np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int32), 0)
-        table = aligned_zeros(0, self.columns)
-        like = self._examples(table, table, 0, nothing, INPUTS), self.lines[0], 0, 0, table
-        self.functions = load_kernel(answer_found, self.objective.coefficients, self.tail.sampler, like, progress)
+    def compile(self) -> None:
+        """Compile what the objective is computed by, or load it."""
+        compile_function(self.objective.coefficients, COEFFICIENTS)
 
     def refit(self, outputs: np.ndarray) -> None:
-        """The output rows are these from now on."""
-        self.finder.refit(outputs)
+        """Follow the output rows, which moved."""
 
     def redraw(self, number: int) -> None:
-        """Draw the tail of iteration `number`."""
-        self.stream = stream_key(self.tail.seed, TAIL, number)
+        """Draw the rows of iteration `number`."""
 
-    def add(
-        self, first: int, stop: int, inputs: np.ndarray, outputs: np.ndarray, side: int, gradient: np.ndarray
-    ) -> tuple[float, int]:
-        """As `FullRows.add`."""
-        found = self.finder.find(inputs[first:stop])
-        examples = self._examples(inputs, outputs, first, found, side)
-        if side == OUTPUTS and first == 0:
-            self.parts = [np.zeros_like(gradient) for _ in range(self.workers.n)]
-        for line in self.lines:
-            line.n_candidates[0] = 0
+    def labels(self, first: int, n: int) -> csr_matrix:
+        """How often each of n inputs from `first` on occurs with each target, (n, n_rows)."""
+        offsets = self.counts.offsets[first : first + n + 1]
+        own = slice(offsets[0], offsets[-1])
+        return csr_matrix((self.counts.times[own], self.counts.targets[own], offsets - offsets[0]), (n, self.n_rows))
 
-        def answer(worker: int, begin: int, end: int) -> float:
-            own = self.parts[worker] if side == OUTPUTS else gradient
-            return float(answer_found(*self.functions, examples, self.lines[worker], begin, end, own))
-
-        loss = sum(self.workers.share_out(answer, stop - first))
-        if side == OUTPUTS and stop == len(inputs):
-            for part in self.parts:
-                gradient += part
-            self.parts = []
-        n_candidates = sum(int(line.n_candidates[0]) for line in self.lines)
-        return loss, found.macs + n_candidates * self.columns * (1 if side == NEITHER else 2)
-
-    def _examples(self, inputs: np.ndarray, outputs: np.ndarray, first: int, found: Retrieval, side: int) -> Examples:
-        return Examples(
-            inputs, outputs, first, self.counts, found.offsets, found.rows, self.draws, self.tail.n_draws, self.stream,
-            self.constants, side,
-        )  # fmt: skip
+    def coefficients(self, first: int, h: np.ndarray, outputs: np.ndarray) -> tuple[float, Any, int]:
+        """The summed loss of the inputs from `first` on, whose vectors are h, its derivative by their scores, (len(h), n_rows)
+        dense or sparse, and the multiply-adds of a search.
+        """
+        z = h[:, : self.columns] @ outputs[:, : self.columns].T
+        batch = new_batch(*z.shape)._replace(z=z, label=self.labels(first, len(h)).toarray())
+        batch.sample_count[:] = 1
+        return self.objective.coefficients(batch, NO_STATE, self.constants, *z.shape, np.float32(1)), z, 0
 
 
-Rows = FullRows | RetrievedRows
-
-
-def evaluate(
-    rows: Rows, inputs: np.ndarray, outputs: np.ndarray, side: int, report: Callable[[int], None] = lambda done: None
-) -> Evaluation:
-    """The objective of `inputs` and `outputs`, float32 (n, columns), and the gradient of one `side`.
-
-    `report` is called with the number of inputs done, after each block; what it raises ends the work.
+class FoundRows(AllRows):
+    """Candidates are targets and the rows that an index finds, with exact scores. Without a tail others have no coefficient and
+    no part in the sum, so that the objective is too small, the more so the less is found. With one the sum's estimate is
+    unbiased, and the objective too small by about half its relative variance.
     """
-    moving = {INPUTS: inputs, OUTPUTS: outputs, NEITHER: inputs[:0]}[side]
-    gradient = np.zeros(moving.shape, dtype=np.float32)
-    loss, macs = 0.0, 0
-    for first in range(0, len(inputs), rows.block):
-        stop = min(first + rows.block, len(inputs))
-        more, work = rows.add(first, stop, inputs, outputs, side, gradient)
-        loss, macs = loss + more, macs + work
-        report(stop)
-    return Evaluation(loss, gradient, macs)
 
+    def __init__(
+        self, objective: Objective, counts: Counts, n_rows: int, columns: int, threads: int, search: SearchSpec, seed: int,
+        tail: Tail = NO_TAIL,
+    ) -> None:  # fmt: skip
+        super().__init__(objective, counts, n_rows, columns, threads)
+        self.search, self.seed, self.tail, self.block = search, seed, tail, BLOCK_INPUTS
+        self.scope = "" if tail.n_draws else " among the rows found"
+        self.draws = tail.sampler.data(tail.n_draws)
+        self.max_found = min(2 * search.blocks * search.n_scored, n_rows)  # of an input; clusters overshoot
+        self.redraw(0)
 
-class IndexFinder:
-    """A finder by an index of the output rows, which is rebuilt whenever they move."""
-
-    def __init__(self, search: SearchSpec, n_rows: int, columns: int, seed: int, workers: Workers) -> None:
-        self.search, self.n_rows, self.columns, self.seed, self.workers = search, n_rows, columns, seed, workers
-        self.query_workspaces = [new_query_workspace(n_rows, search) for _ in range(workers.n)]
-        self.most = min(2 * search.blocks * search.n_scored, n_rows)  # rows found for an input; clusters overshoot
-        self.at_a_time = max(1, BLOCK_FLOATS // 4 // self.most)
+    def compile(self) -> None:
+        super().compile()
+        compile_function(self.tail.sampler.sample, SAMPLE)
 
     def refit(self, outputs: np.ndarray) -> None:
         rng = np.random.default_rng(self.seed)
-        self.index = build_index(outputs, self.n_rows, self.columns, self.search, rng, self.workers.n)
+        self.index = build_index(outputs, self.n_rows, self.columns, self.search, rng, self.threads)
 
-    def find(self, inputs: np.ndarray) -> Retrieval:
-        """Its multiply-adds are those of looking things up; building the index is not among them."""
-        n_found, pieces, macs = np.zeros(len(inputs), dtype=np.int64), [], 0
-        for first in range(0, len(inputs), self.at_a_time):
-            h = inputs[first : first + self.at_a_time]
-            rows = np.empty((len(h), self.most), dtype=np.int32)
-            n = n_found[first : first + self.at_a_time]
+    def redraw(self, number: int) -> None:
+        self.stream = stream_key(self.tail.seed, TAIL, number)
 
-            def look_up(worker: int, begin: int, end: int, h: Any = h, rows: Any = rows, n: Any = n) -> int:
-                return int(find_rows(self.index, self.search, h, begin, end, rows, n, self.query_workspaces[worker]))
+    def find(self, h: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
+        """The rows of the highest scores of each input, int32 (len(h), max_found), how many they are, and the multiply-adds."""
+        rows, n_found = np.zeros((len(h), self.max_found), np.int32), np.zeros(len(h), np.int64)
+        query = new_query_workspace(self.n_rows, self.search)
+        return rows, n_found, find_rows(self.index, self.search, h, rows, n_found, query)
 
-            macs += sum(self.workers.share_out(look_up, len(h)))
-            pieces.append(rows[np.arange(self.most) < n[:, None]])
-        return Retrieval(np.concatenate(([0], np.cumsum(n_found))), np.concatenate(pieces), macs)
+    def draw(self, first: int, n: int) -> np.ndarray:
+        """The rows drawn for n inputs from `first` on, int32 (n, n_draws)."""
+        n_draws = self.tail.n_draws
+        if n_draws == 0:
+            return np.zeros((n, 0), np.int32)
+        drawn = new_sample_workspace(n * n_draws, 0)
+        place = np.uint64(first * n_draws)
+        self.tail.sampler.sample(self.draws, np.int64(-1), self.stream, place, n * n_draws, 0, drawn)
+        return drawn.rows[: n * n_draws].reshape(n, n_draws)
+
+    def coefficients(self, first: int, h: np.ndarray, outputs: np.ndarray) -> tuple[float, Any, int]:
+        n, labels = len(h), self.labels(first, len(h))
+        (found, n_found, macs), begin = self.find(h), np.arange(n) * self.n_rows  # a candidate is begin[example] + row
+        targets = np.repeat(begin, np.diff(labels.indptr)) + labels.indices
+        certain = np.union1d(targets, (begin[:, None] + found)[np.arange(found.shape[1]) < n_found[:, None]])
+        drawn, n_drawn = np.unique(begin[:, None] + self.draw(first, n), return_counts=True)
+        is_new = ~np.isin(drawn, certain)
+        candidates = np.concatenate((certain, drawn[is_new]))
+        count = np.concatenate((np.ones(len(certain), np.float32), n_drawn[is_new]))
+        order = np.argsort(candidates)
+        candidates, count, is_drawn = candidates[order], count[order], order >= len(certain)
+
+        example, row = np.divmod(candidates, self.n_rows)
+        offsets = np.searchsorted(example, np.arange(n + 1))
+        column = np.arange(len(example)) - offsets[example]
+        batch = new_batch(n, int(np.diff(offsets).max()))
+        batch.z[example, column] = scores(h, example, outputs, row, np.empty(len(row), np.float32))
+        batch.sample_count[example, column] = count
+        at = np.searchsorted(candidates, targets)
+        batch.label[example[at], column[at]] = labels.data
+        batch.log_expected_count[example[is_drawn], column[is_drawn]] = self.draws.log_expected[row[is_drawn]]
+        loss = self.objective.coefficients(batch, NO_STATE, self.constants, *batch.z.shape, np.float32(1))
+        return loss, csr_matrix((batch.z[example, column], row, offsets), (n, self.n_rows)), macs
+
+
+def evaluate(
+    rows: AllRows, inputs: np.ndarray, outputs: np.ndarray, side: int, report: Callable[[int], None] = lambda done: None
+) -> Evaluation:
+    """The objective of `inputs` and `outputs`, float32 (n, stride), and the gradient of one `side`.
+
+    `report` is called with the number of inputs done now and then; what it raises ends the work.
+    """
+    gradient = np.zeros_like({INPUTS: inputs, OUTPUTS: outputs, NEITHER: inputs[:0]}[side])
+    loss, macs, n = 0.0, 0, len(inputs)
+
+    def add_block(first: int) -> tuple[float, Any, int]:
+        h = inputs[first : first + rows.block]
+        own_loss, c, work = rows.coefficients(first, h, outputs)
+        if side == INPUTS:
+            gradient[first : first + len(h)] = c @ outputs
+        work += c.size * rows.columns * (1 if side == NEITHER else 2)
+        return own_loss, c.T if side == OUTPUTS else None, work
+
+    with ThreadPoolExecutor(rows.threads) as pool:
+        step = rows.threads * rows.block
+        for start in range(0, n, step):
+            blocks = range(start, min(start + step, n), rows.block)
+            for first, (own_loss, c, work) in zip(blocks, pool.map(add_block, blocks), strict=True):
+                if c is not None:
+                    gradient += c @ inputs[first : first + rows.block]
+                loss, macs = loss + own_loss, macs + work
+            report(min(start + step, n))
+    return Evaluation(loss, gradient, macs)
 
 
 # ---- kernels
 
 
 @kernel
-def find_rows(index, search, h, begin, end, rows, n_found, query):
-    """Write what is found for h[e], e in begin:end, to rows[e], and its number; return the multiply-adds."""
+def find_rows(index, search, h, rows, n_found, query):
+    """Write what is found for each h[e] to rows[e], and its number; return the multiply-adds."""
     macs = np.int64(0)
-    for e in range(begin, end):
-        n_found[e] = find_candidates(index, search, h, e, rows, e, 0, rows.shape[1], query)
+    for e in range(h.shape[0]):
+        n_found[e] = find_candidates(index, search, h, np.int64(e), rows, e, 0, rows.shape[1], query)
         for j in range(index.ids.shape[0]):
             n_scored = index.list_sizes.shape[1] + query.offsets[j, query.n_probed[j]]
             macs += n_scored * (index.edges[j + 1] - index.edges[j])
@@ -312,83 +211,8 @@ def find_rows(index, search, h, begin, end, rows, n_found, query):
 
 
 @kernel
-def answer_found(coefficients, sample, log_expected_count, examples, line, begin, end, gradient):
-    """Add the gradient of the examples begin:end; return their summed loss."""
-    inputs, outputs, n_draws = examples.inputs, examples.outputs, examples.n_draws
-    batch, side, loss = line.batch, examples.side, np.float64(0)
-    for e in range(begin, end):
-        x = examples.first + e
-        n_certain = _candidates(examples, x, e, line)
-        first = np.uint64(x * n_draws)
-        n_drawn = sample(examples.sampler_data, np.int64(-1), examples.stream, first, n_draws, 0, line.sampling)
-        n = _add_tail(n_drawn, n_certain, x, line)
-        log_expected_count(examples.sampler_data, np.int64(-1), n_draws, 0, line.rows, n, batch.log_expected_count[0])
-        batch.log_expected_count[0, :n_certain] = 0
-        for k in range(n):
-            if k + AHEAD < n:
-                _prefetch(outputs, np.int64(line.rows[k + AHEAD]))
-            batch.z[0, k] = dot(inputs, x, outputs, np.int64(line.rows[k]))
-        loss += coefficients(batch, line.state, examples.constants, 1, n, np.float32(1))
-        line.n_candidates[0] += n
-        if side != NEITHER:
-            table = outputs if side == INPUTS else gradient
-            for k in range(n):
-                if k + AHEAD < n:
-                    _prefetch(table, np.int64(line.rows[k + AHEAD]))
-                if side == INPUTS:
-                    _add_row(outputs, np.int64(line.rows[k]), batch.z[0, k], gradient, x)
-                else:
-                    _add_row(inputs, x, batch.z[0, k], gradient, np.int64(line.rows[k]))
-    return loss
-
-
-@kernel_part
-def _candidates(examples, x, e, line):
-    """Write the targets of input x, with their labels, and the rows found for it, each once; return how many."""
-    n, counts = 0, examples.counts
-    for at in range(counts.offsets[x], counts.offsets[x + 1]):
-        line.rows[n] = counts.targets[at]
-        set_positive(line.batch, 0, n, counts.times[at], np.float32(1), True)
-        line.seen[counts.targets[at]] = x
-        n += 1
-    for at in range(examples.found_offsets[e], examples.found_offsets[e + 1]):
-        if line.seen[examples.found[at]] != x:
-            line.rows[n] = examples.found[at]
-            set_negative(line.batch, 0, n, np.float32(1))
-            line.seen[examples.found[at]] = x
-            n += 1
-    for k in range(n):
-        line.column[line.rows[k]] = k
-    return n
-
-
-@kernel_part
-def _add_tail(n_drawn, n_certain, x, line):
-    """Append the rows drawn for input x that are not certain, and count their draws; return how many candidates there are."""
-    n = n_certain
-    for d in range(n_drawn):
-        row = np.int64(line.sampling.rows[d])
-        if line.seen[row] != x:
-            line.rows[n], line.column[row], line.seen[row] = row, n, x
-            set_negative(line.batch, 0, n, np.float32(1))
-            n += 1
-        elif line.column[row] >= n_certain:
-            line.batch.sample_count[0, line.column[row]] += 1
-    for k in range(n):  # so that a row of the next sweep is new again
-        line.seen[line.rows[k]] = -1
-    return n
-
-
-@kernel_part
-def _prefetch(table, row):
-    """Prefetch a row."""
-    for d in range(0, table.shape[1], SIMD_WIDTH):
-        prefetch(table, row, d)
-
-
-@kernel_part
-def _add_row(a, i, factor, b, j):
-    """b[j] += factor · a[i], rows of whole lanes."""
-    factor = splat(factor)
-    for d in range(0, a.shape[1], SIMD_WIDTH):
-        store(b, j, d, multiply_add(factor, load(a, i, d), load(b, j, d)))
+def scores(h, example, outputs, row, z):
+    """Overwrite z[k] by the score of h[example[k]] with outputs[row[k]]; return z."""
+    for k in range(z.size):
+        z[k] = dot(h, example[k], outputs, row[k])
+    return z

@@ -116,6 +116,7 @@ class SkipGramWorkspace(NamedTuple):
     w: np.ndarray  # float32 (max candidates or ROW_TILE, stride)
     w_gradient: np.ndarray  # like w
     batch: Batch  # (max examples, max candidates or ROW_TILE): a row for each example; its labels are those of the block
+    all_rows: np.ndarray  # int32 (n_rows,): 0 on, where all rows are candidates
     all_z: np.ndarray  # float32 (max examples, n_rows), where all rows are candidates
     pairs: Batch  # (max pairs of an example, 1 + n_draws): a row for each pair of one example; (1, n_rows) for all rows
     z_sum: np.ndarray  # float32 (1, n_rows), where all rows are candidates
@@ -163,6 +164,7 @@ def new_workspace(plan: BlockPlan, n_tokens: int, columns: int, longest_path: in
         w=aligned_zeros(n_candidates, columns),
         w_gradient=aligned_zeros(n_candidates, columns),
         batch=new_batch(n_examples, n_candidates, uniforms_width),
+        all_rows=np.arange(plan.n_rows if n_for_all else 0, dtype=np.int32),
         all_z=matrix(n_for_all, width),
         pairs=new_batch(n_pairs, width, uniforms_width),
         z_sum=matrix(min(n_for_all, 1), width),
@@ -489,14 +491,16 @@ def _score_gain(workspace, e, k):
 @kernel_part
 def _train_on_all(coefficients, run, workspace, block, lr):
     """Train on a block whose candidates are all rows; return its summed loss. Two passes over the table, in tiles of rows."""
-    plan, table, n_h = run.plan, run.tables.outputs, block.sizes[N_EXAMPLES]
+    plan, table, rows, n_h = run.plan, run.tables.outputs, workspace.all_rows, block.sizes[N_EXAMPLES]
     n_h_padded = round_up_to_tile(n_h)
     fetch_examples(run, workspace, block)
     for first in range(0, plan.n_rows, ROW_TILE):
-        n_w = _copy_rows(table.rows, first, plan.n_rows, workspace.w)
+        n = min(ROW_TILE, plan.n_rows - first)
+        n_w = round_up_to_tile(n)
+        gather(table.rows, rows[first : first + n], n, n_w, workspace.w)
         scores(workspace.h, n_h_padded, workspace.w, n_w, workspace.batch.z)
         for e in range(n_h):
-            for k in range(min(ROW_TILE, plan.n_rows - first)):
+            for k in range(n):
                 workspace.all_z[e, first + k] = workspace.batch.z[e, k]
     if plan.uses_score_gain:
         measure_block(run, workspace, block, table.rows, plan.n_rows, lr)
@@ -505,36 +509,22 @@ def _train_on_all(coefficients, run, workspace, block, lr):
         loss += _coefficients_over_all_rows(coefficients, run, workspace, block, e, lr)
     for e in range(n_h_padded):
         clear(workspace.h_gradient, e, workspace.h.shape[1])
-    one = splat(np.float32(1))
     for first in range(0, plan.n_rows, ROW_TILE):
         n = min(ROW_TILE, plan.n_rows - first)
-        n_w = _copy_rows(table.rows, first, plan.n_rows, workspace.w)
+        n_w = round_up_to_tile(n)
+        gather(table.rows, rows[first : first + n], n, n_w, workspace.w)
         for e in range(n_h_padded):
             for k in range(n_w):
                 workspace.batch.z[e, k] = workspace.all_z[e, first + k] if e < n_h and k < n else np.float32(0)
         weighted_sums(workspace.batch.z, n_h_padded, workspace.w, n, workspace.h_part)
         for e in range(n_h):
             for d in range(0, workspace.h.shape[1], SIMD_WIDTH):
-                total = multiply_add(one, load(workspace.h_part, e, d), load(workspace.h_gradient, e, d))
-                store(workspace.h_gradient, e, d, total)
+                store(workspace.h_gradient, e, d, load(workspace.h_part, e, d) + load(workspace.h_gradient, e, d))
         weighted_sums_transposed(workspace.batch.z, n_w, workspace.h, n_h, workspace.w_gradient)
         for k in range(n):
             _update_row(run, workspace, table, first + k, workspace.w_gradient, k, OF_ROWS, lr)
     update_inputs(run, workspace, block, lr)
     return loss
-
-
-@kernel_part
-def _copy_rows(table, first, n_rows, out):
-    """Copy up to ROW_TILE rows from `first` on to `out`, zeros up to a whole tile; return how many of both."""
-    n = min(ROW_TILE, n_rows - first)
-    for r in range(n):
-        for d in range(0, table.shape[1], SIMD_WIDTH):
-            store(out, r, d, load(table, first + r, d))
-    n_padded = round_up_to_tile(n)
-    for r in range(n, n_padded):
-        clear(out, r, table.shape[1])
-    return n_padded
 
 
 @kernel_part

@@ -28,7 +28,6 @@ from embedx.search.spec import SearchSpec
 
 AHEAD = 8  # candidates whose rows are prefetched
 NEVER = -1
-USES, LOOKUPS = 0, 1
 
 
 class FoundRows(NamedTuple):
@@ -56,7 +55,6 @@ class RetrievalWorkspace(NamedTuple):
     scores: np.ndarray  # float32 (found,): of the best so far
     joined: np.ndarray  # int64 (n_rows, 2): the last block that a row joined, and its column there
     clock: np.ndarray  # int64 (1,): blocks so far
-    counts: np.ndarray  # int64 (2,): how often the rows of a word were used, and how often they were looked up for that
     vector: np.ndarray  # float32 (1, stride): of a word
 
 
@@ -72,8 +70,7 @@ def new_retrieval_workspace(n_rows: int, found: int, search: SearchSpec, dim: in
     n_candidates = min(search.blocks * search.max_candidates, n_rows)
     return RetrievalWorkspace(
         new_query_workspace(n_rows, search), np.zeros((1, n_candidates), dtype=np.int32), np.zeros(found, dtype=np.float32),
-        np.zeros((n_rows, 2), dtype=np.int64), np.zeros(1, dtype=np.int64), np.zeros(2, dtype=np.int64),
-        aligned_zeros(1, dim),
+        np.zeros((n_rows, 2), dtype=np.int64), np.zeros(1, dtype=np.int64), aligned_zeros(1, dim),
     )  # fmt: skip
 
 
@@ -120,7 +117,6 @@ def _add_found(tables, retrieval, finding, block):
     for j in range(block.sizes[N_INPUTS]):
         if block.n_uses[j] > 0:
             word = np.int64(block.inputs[j])
-            finding.counts[USES] += 1
             if found.uses[word] == NEVER or found.uses[word] >= retrieval.refresh:
                 fetch_word(tables.inputs.rows, tables.parts, word, finding.vector, 0, -1)
                 _find_best(retrieval, finding, tables.outputs.rows, word)
@@ -162,7 +158,6 @@ def _find_best(retrieval, finding, outputs, word):
     n_candidates = find_candidates(
         retrieval.row_index, retrieval.search, finding.vector, np.int64(0), candidates, 0, 0, candidates.shape[1], finding.query
     )
-    finding.counts[LOOKUPS] += 1
     n = 0
     for k in range(n_candidates):
         if k + AHEAD < n_candidates:

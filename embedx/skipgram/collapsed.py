@@ -8,7 +8,6 @@ steps are taken on all input vectors and on all output vectors in turn, from whe
 
 import dataclasses
 import math
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,6 @@ import numpy as np
 from embedx import objectives, optimizers, samplers
 from embedx.engine import collapsed as engine
 from embedx.engine.alternating import Descent, Iteration, Side
-from embedx.engine.settings import DETERMINISTIC_PARTS
 from embedx.errors import EmbedxError
 from embedx.kernels.random import stream_key
 from embedx.kernels.simd import padded
@@ -36,10 +34,9 @@ from embedx.settings import (
     settings_of,
 )
 from embedx.skipgram import settings as streaming
-from embedx.skipgram.memory import on_disk
 from embedx.skipgram.run import Task
 from embedx.skipgram.settings import SkipGramSettings
-from embedx.skipgram.tables import SMALLER, new_tables
+from embedx.skipgram.tables import SMALLER, empty_tables
 from embedx.skipgram.task import TrainedVectors
 from embedx.text import cooccurrence
 from embedx.text.cooccurrence import Counts
@@ -55,22 +52,17 @@ from embedx.training.progress import Progress, Silent
 from embedx.training.strategy import Tally
 from embedx.vectors import model
 
-NOT_TAKEN = ("sampler", "sampler_exponent", "block_size", "negatives", "warm_up", "found", "refresh")  # settings of streaming
-SHARED = (
-    "dim",
-    "window",
-    "bias",
-    "threads",
-    "heldout",
-    "seed",
-    "deterministic",
-)  # settings that the streaming epoch has in common
+NOT_RECORDED = ("sampler_exponent", "block_size", "negatives", "warm_up", "found", "refresh")  # settings of streaming
+NOT_TAKEN = (*NOT_RECORDED, "sampler", "architecture", "subwords", "buckets", "heldout_points", "shuffle")
+SHARED = ("dim", "window", "bias", "threads", "heldout", "seed", "deterministic")  # settings of the epoch of streaming, too
 # Settings that differ from streaming's. K/20 is the paper's.
 DEFAULTS = {
     "epochs": 20, "optimizer": "rowwise-adagrad-momentum", "learning_rate": 1.0,
     "scored_fraction": 0.05, "candidate_fraction": 0.1,
 }  # fmt: skip
 TAIL = 1000  # rows drawn for each input, by default
+MAX_COUNTING = 4_000_000_000  # bytes
+TABLES = 8  # that are in memory while both sides are: tables, gradient, step, copies, the optimizers' states
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,25 +82,24 @@ class CollapsedSettings(Settings):
     count_passes: int = param(
         5, "passes over the corpus whose pairs are counted; each with its own subsampling and windows", at_least=1, fine=True
     )
-    count_memory: float = param(4.0, "memory for counting pairs, in gigabytes", above=0.0, at_most=1e6)
 
 
 Watch = Callable[[model.WordVectors, Iteration], None]
 
 
 def _made(objective: type[Objective], options: dict[str, Any]) -> Objective:
-    """The objective with its settings among `options`, those not given as they suit counts of words best."""
+    """The objective with its settings among `options`, by default those for word counts."""
     own = {name: value for name, value in objective.word_defaults.items() if name in settings_of(objective.Settings)}
     return objective(objective.Settings.from_options({**own, **DEFAULTS, **options}))
 
 
 def collapses(objective: Objective) -> bool:
     """Whether an objective takes the counts of an input as one example and is that of eq. 9: its candidates are all rows, or
-    those that a search finds, keeps nothing in between, and its scores are logarithms of probabilities.
+    those that a search finds, it keeps no state, and its scores are logarithms of probabilities.
     """
     is_stateless = objective.state_width == 0 and objective.uniforms_width == 0 and objective.kind == "gradient"
-    meets_all = objective.candidates == ("all",) and objective.merges_pairs
-    return is_stateless and (meets_all or ("retrieved" in objective.candidates and objective.calibrated))
+    takes_all = objective.candidates == ("all",) and objective.merges_pairs
+    return is_stateless and (takes_all or ("retrieved" in objective.candidates and objective.calibrated))
 
 
 def has_tail(objective: Objective) -> bool:
@@ -124,12 +115,10 @@ def chosen(objective: type[Objective], options: dict[str, Any]) -> tuple[SkipGra
     if not collapses(_made(objective, {})):
         takers = ", ".join(name for name, each in objectives.OBJECTIVES.items() if collapses(_made(each, {})))
         raise EmbedxError(f"--collapsed does not apply to --objective {objective.name}; taken by {takers}")
-    for name in (*NOT_TAKEN, "architecture", "subwords", "buckets"):
-        if name in options:
-            raise EmbedxError(f"{option_name(name)} does not apply with --collapsed")
     made = _made(objective, options)
-    if "draws" in options and not has_tail(made):
-        raise EmbedxError(f"--draws does not apply with --collapsed --objective {objective.name} here, where nothing is drawn")
+    for name in (*NOT_TAKEN, *([] if has_tail(made) else ["draws"])):
+        if name in options:
+            raise EmbedxError(f"{option_name(name)} does not apply with --collapsed --objective {objective.name}")
     if not collapses(made):
         raise EmbedxError(f"--collapsed takes --objective {objective.name} only with a loss that gives probabilities")
     search = made.search(2)
@@ -138,16 +127,13 @@ def chosen(objective: type[Objective], options: dict[str, Any]) -> tuple[SkipGra
     draws = {"draws": TAIL} if has_tail(made) else {}
     settings = SkipGramSettings.from_options({**DEFAULTS, **draws, **options, "sampler": objective.samplers()[0]})
     optimizers.find(settings.optimizer, COLLAPSED)
-    of_streams = [(name, False, "streamed text") for name in ("heldout_points", "shuffle")]
-    check_used(options, [("heldout_every", settings.heldout > 0, "--heldout"), *of_streams])
+    check_used(options, [("heldout_every", settings.heldout > 0, "--heldout")])
     return settings, CollapsedSettings.from_options(options), made
 
 
 def check_not_typed(typed: dict[str, Any]) -> None:
     """Raise `EmbedxError` for a setting that only the collapsed objective takes."""
-    for field in dataclasses.fields(CollapsedSettings):
-        if field.name in typed:
-            raise EmbedxError(f"{option_name(field.name)} applies only with --collapsed")
+    check_used(typed, [(name, False, "--collapsed") for name in settings_of(CollapsedSettings)])
 
 
 def train(
@@ -179,50 +165,39 @@ def train(
     with encode(corpora, text, progress, cache_dir, phrases, threads=settings.threads) as corpus:
         words, remap = select(corpus, vocabulary)
         progress.note(f"vocabulary: {len(words):,} words, {words.n_tokens:,} of {corpus.n_tokens:,} tokens")
-        memory = _counting_memory(len(corpus.tokens), settings, collapsed)
-        check_memory(len(words), memory, settings, progress)
+        memory = counting_memory(len(corpus.tokens), len(words), settings, collapsed, progress)
         held_out = hold_out(corpus.tokens, remap, settings.heldout) if settings.heldout > 0 else None
         words = words.without(held_out.counts) if held_out else words
-        kept = kept_counts(words.trained_counts, vocabulary.sample)
-        objective.prepare(kept)
-        tables = new_tables(objective, settings, kept, words.trained_counts / words.trained_counts.sum())
         sampler = samplers.make(str(settings.sampler), {})
         sampler.prepare(words.trained_counts, paths=objective.paths())
+        objective.prepare(kept_counts(words.trained_counts, vocabulary.sample))
+        tables = empty_tables(objective, settings, len(words))
         task = Task(
-            corpus, words, remap, sampler, None, tables, objective, settings, text, vocabulary, progress, held_out,
-            phrases,
-        )  # fmt: skip
+            corpus, words, remap, sampler, None, tables, objective, settings, text, vocabulary, progress, held_out, phrases
+        )
         task.check_pairs()
+        task.initialise()
         if checkpoints is not None:
-            checkpoints.check_disk(*on_disk(task))
+            checkpoints.check_disk(*task.on_disk())
+            checkpoints.identify(lambda: {**task.identity(), "collapsed": collapsed.record()})
         keys = [stream_key(settings.seed, epoch) for epoch in range(collapsed.count_passes)]
-        with (
-            cooccurrence.counted(task.stream(), len(words), settings.window, keys, memory, progress, cache_dir) as counts,
-            engine.Workers(settings.threads or 1, DETERMINISTIC_PARTS if settings.deterministic else None) as workers,
-        ):
-            totals = cooccurrence.totals(counts)
-            progress.note(f"{totals[0].sum():,.0f} pairs, {len(counts.targets):,} of them distinct")
-            if checkpoints is not None:
-                checkpoints.identify(lambda: {**task.identity(), "collapsed": collapsed.record()})
-            goes_on = snapshot is not None or (checkpoints is not None and checkpoints.resumes)
-            is_warm = collapsed.warm_start != "none" and not goes_on
-            warm = _warm_start(task, kept, collapsed) if is_warm else None
-            warm_seconds, interrupted_by = (warm.seconds, warm.interrupted_by) if warm else (0.0, None)
+        with cooccurrence.counted(task.stream(), len(words), settings.window, keys, memory, progress, cache_dir) as counts:
+            resumes = snapshot is not None or (checkpoints is not None and checkpoints.resumes)
+            warm = _warm_start(task, collapsed) if collapsed.warm_start != "none" and not resumes else None
 
             def after_iteration(iteration: Iteration) -> None:
                 if watch is not None:
                     watch(task.model(None), iteration)
-                is_due = settings.heldout_every and iteration.number and iteration.number % settings.heldout_every == 0
-                if is_due and task.heldout:
+                if settings.heldout_every and iteration.number and iteration.number % settings.heldout_every == 0:
                     found = task.heldout_metrics()["log_likelihood"]
                     progress.note(f"iteration {iteration.number}: held-out log-likelihood {found:.4f}")
 
-            rows = _rows(task, counts, workers)
-            ends_at = time.monotonic() + settings.time_budget - warm_seconds if settings.time_budget else math.inf
-            descent = _descent(rows, totals, task, ends_at, after_iteration)
-            if interrupted_by is None:
-                descent.run(snapshot, checkpoints)
-        outcome = _outcome(descent, warm_seconds, interrupted_by or descent.interrupted_by)
+            descent = _descent(task, counts, warm.seconds if warm else 0.0, after_iteration)
+            if warm is not None and warm.interrupted_by is not None:
+                outcome = trainer.Outcome(Tally(), warm.seconds, 0, None, None, warm.interrupted_by)
+            else:
+                outcome = descent.run(snapshot, checkpoints)
+                outcome.seconds += warm.seconds if warm else 0.0
         if warm is None and outcome.epochs == 0:
             dataclasses.replace(outcome, final_loss=None).check_trained()
         vectors = _model(task, collapsed, descent, outcome)
@@ -231,36 +206,23 @@ def train(
     return TrainedVectors(vectors, outcome)
 
 
-# ---- memory
-
-
-def _counting_memory(n_tokens: int, settings: SkipGramSettings, collapsed: CollapsedSettings) -> int:
-    """Bytes that counting will take."""
-    most_pairs = n_tokens * 2 * settings.window * collapsed.count_passes
-    return min(int(1e9 * collapsed.count_memory), BYTES_PER_KEY * most_pairs)
-
-
-def check_memory(n_words: int, counting: int, settings: SkipGramSettings, progress: Progress) -> None:
-    """Raise `EmbedxError` if the pairs' counts, of `counting` bytes, or the tables will not fit, before either is allocated."""
+def counting_memory(
+    n_tokens: int, n_words: int, settings: SkipGramSettings, collapsed: CollapsedSettings, progress: Progress
+) -> int:
+    """Bytes that counting the pairs will take, beyond which it uses files. Raises `EmbedxError` if the tables will not fit."""
     have = in_all.available_memory()
-    if counting > have:
-        raise EmbedxError(
-            f"--count-memory: counting pairs would take {counting / 1e9:.1f} GB, more than the {have / 1e9:.1f} GB there are; "
-            f"try --count-memory {have / 2e9:.2g}"
-        )
-    # Both tables; the gradient, a rollback copy, the optimizers' states, a gradient for each thread (after counting is over).
+    n_pairs = n_tokens * 2 * settings.window * collapsed.count_passes
+    counting = min(MAX_COUNTING, have // 2, BYTES_PER_KEY * n_pairs)
     table = 4 * n_words * padded(settings.dim + 1)
-    copies = 5 + (DETERMINISTIC_PARTS if settings.deterministic else settings.threads or 1)
-    needs = {"tables": 2 * table, "gradients": max(copies * table, counting), "blocks": 4 * engine.BLOCK_FLOATS}
+    blocks = 4 * 5 * min(engine.BLOCK_FLOATS, n_words * n_words) * (settings.threads or 1)
+    needs = {"tables": 2 * table, "gradients": max((TABLES - 2) * table + blocks, counting)}  # counting is over before
     plan = in_all.MemoryPlan(needs, 0.0, have)
     plan.check(f"{n_words:,} words × {settings.dim} numbers with --collapsed", SMALLER)
     plan.report(progress)
+    return counting
 
 
-# ---- a run
-
-
-def _warm_start(task: Task, kept: np.ndarray, collapsed: CollapsedSettings) -> trainer.Outcome:
+def _warm_start(task: Task, collapsed: CollapsedSettings) -> trainer.Outcome:
     """Give the task the tables after one epoch of streaming; its outcome.
 
     That objective's scores mean what its `log_probability` says; what it gives to scores of zero is added to the biases. (For
@@ -269,13 +231,13 @@ def _warm_start(task: Task, kept: np.ndarray, collapsed: CollapsedSettings) -> t
     found = objectives.find(collapsed.warm_start)
     options = {name: getattr(task.settings, name) for name in SHARED}
     settings, objective = streaming.chosen(found, {**options, "epochs": 1})
-    objective.prepare(kept)
-    sampler, warm_up = streaming.new_samplers(objective, settings, {}, task.words.trained_counts)
-    settings = streaming.resolved(settings, objective, sampler, kept, task.progress)
-    tables = new_tables(objective, settings, kept, sampler.noise)
-    outcome = dataclasses.replace(
-        task, sampler=sampler, warm_up=warm_up, tables=tables, objective=objective, settings=settings
-    ).run()
+    objective.prepare(task.kept)
+    sampler, _ = streaming.new_samplers(objective, settings, {}, task.words.trained_counts)
+    settings = streaming.resolved(settings, objective, sampler, task.kept, task.progress)
+    tables = empty_tables(objective, settings, len(task.words))
+    warm = dataclasses.replace(task, sampler=sampler, tables=tables, objective=objective, settings=settings)
+    warm.initialise()
+    outcome = warm.run(warm.strategy())
     if outcome.diverged is not None:
         raise outcome.diverged
     if settings.bias != "none":
@@ -285,54 +247,38 @@ def _warm_start(task: Task, kept: np.ndarray, collapsed: CollapsedSettings) -> t
     return outcome
 
 
-def _rows(task: Task, counts: Counts, workers: engine.Workers) -> engine.Rows:
-    """The candidates."""
-    objective, outputs = task.objective, task.tables.outputs.rows
-    columns = task.settings.dim + (task.settings.bias != "none")
-    constants = objective.constants(len(outputs), len(task.words))
-    search = objective.search(len(outputs))
-    if search is None:
-        return engine.FullRows(objective, constants, counts, len(outputs), columns, workers)
-    finder = engine.IndexFinder(search.for_columns(columns), len(outputs), columns, task.settings.seed, workers)
-    tail = engine.NO_TAIL
-    if has_tail(objective):
-        drawing = samplers.make(samplers.first_drawn(streaming.in_order(objective)), {})
-        drawing.prepare(task.words.trained_counts)
-        tail = engine.Tail(drawing, task.settings.draws or TAIL, task.settings.seed)
-    return engine.RetrievedRows(objective, constants, counts, len(outputs), columns, workers, finder, tail)
-
-
-def _descent(
-    rows: engine.Rows,
-    totals: tuple[np.ndarray, np.ndarray],
-    task: Task,
-    ends_at: float,
-    watch: Callable[[Iteration], None],
-) -> Descent:
-    """The steps that the settings ask for; `totals` are how often each word is an input and a target."""
-    settings, tables = task.settings, task.tables
+def _descent(task: Task, counts: Counts, seconds_before: float, watch: Callable[[Iteration], None]) -> Descent:
+    """The steps that the settings ask for, from where the tables are."""
+    objective, settings, tables, outputs = task.objective, task.settings, task.tables, task.tables.outputs.rows
+    of_inputs, of_targets = cooccurrence.totals(counts)
+    task.progress.note(f"{of_inputs.sum():,.0f} pairs, {len(counts.targets):,} of them distinct")
+    columns = settings.dim + (settings.bias != "none")
+    rows = engine.AllRows(objective, counts, len(outputs), columns, settings.threads or 1)
+    if search := objective.search(len(outputs)):
+        tail = engine.NO_TAIL
+        if has_tail(objective):
+            drawing = samplers.make(samplers.first_drawn(streaming.in_order(objective)), {})
+            drawing.prepare(task.words.trained_counts)
+            tail = engine.Tail(drawing, settings.draws or TAIL, settings.seed)
+        rows = engine.FoundRows(
+            objective, counts, len(outputs), columns, settings.threads or 1, search.for_columns(columns), settings.seed, tail
+        )
     rate, optimizer = float(settings.learning_rate or 0), optimizers.find(settings.optimizer, COLLAPSED)
-    inputs = Side(tables.inputs.rows, settings.dim, totals[0], rate, optimizer)
-    outputs = Side(tables.outputs.rows, settings.dim + (settings.bias != "none"), totals[1], rate, optimizer)
-    iterations = None if settings.time_budget else settings.epochs
-    return Descent(rows, inputs, outputs, iterations, ends_at, task.progress, watch)
-
-
-def _outcome(descent: Descent, warm_seconds: float, interrupted_by: BaseException | None) -> trainer.Outcome:
-    """The outcome, in the form of streaming; the loss is None where the start was never evaluated."""
-    history = descent.history
-    first, last = (history[0].loss, history[-1].loss) if history else (None, None)
-    seconds = warm_seconds + (history[-1].seconds if history else 0.0)
-    tally = Tally(descent.n_pairs * (last or 0.0), round(descent.n_pairs))
-    return trainer.Outcome(
-        tally, seconds, max(len(history) - 1, 0), first, last, interrupted_by, descent.run_state, initial_loss=first
+    return Descent(
+        rows,
+        Side(tables.inputs.rows, settings.dim, of_inputs, rate, optimizer),
+        Side(outputs, columns, of_targets, rate, optimizer),
+        None if settings.time_budget else settings.epochs,
+        settings.time_budget - seconds_before if settings.time_budget else math.inf,
+        task.progress,
+        watch,
     )
 
 
 def _model(task: Task, collapsed: CollapsedSettings, descent: Descent, outcome: trainer.Outcome) -> model.WordVectors:
     """The word vectors with the record of the run."""
     vectors = task.model(None)
-    for name in {*NOT_TAKEN, *([] if has_tail(task.objective) else ["draws"])} - {"sampler"}:
+    for name in (*NOT_RECORDED, *([] if has_tail(task.objective) else ["draws"])):
         vectors.settings.pop(name, None)
     vectors.settings |= collapsed.record()
     vectors.facts |= {

@@ -9,14 +9,15 @@ import numpy as np
 
 from embedx.objectives.contract import Objective
 from embedx.settings import TextSettings, VocabularySettings
-from embedx.skipgram.estimate import Estimate, estimate
 from embedx.skipgram.settings import SkipGramSettings
+from embedx.skipgram.task import prepared
 from embedx.storage import disk
 from embedx.text import cache
 from embedx.text.corpus_writer import explained, workspace
 from embedx.text.inspection import GIANT, Findings, Inspector
 from embedx.text.sources import Source, resolve
 from embedx.text.vocabulary import kept_counts
+from embedx.training.checkpoint import KEPT
 from embedx.training.progress import Progress, Silent
 
 MIN_COUNTS = (1, 2, 5, 10, 20, 50, 100)
@@ -28,17 +29,7 @@ MEANINGS = {
     "control characters": "control characters",
     "giant lines": f"lines above {GIANT >> 20} MiB",
 }
-
-
-@dataclass(frozen=True)
-class Coverage:
-    """The vocabulary at one --min-count."""
-
-    min_count: int
-    words: int
-    tokens: int
-    share: float  # of all tokens
-    kept: int  # tokens, after subsampling
+TOO_LITTLE = ": TOO LITTLE"
 
 
 @dataclass(frozen=True)
@@ -48,9 +39,9 @@ class CorpusReport:
     corpora: list[str]
     tokens: int
     text: Findings
-    vocabulary: list[Coverage]
+    vocabulary: list[dict[str, Any]]  # of `coverage`
     sample: float
-    training: Estimate
+    training: dict[str, Any]  # memory and disk in bytes, by purpose
 
     def as_dict(self) -> dict[str, Any]:
         """As plain types, by name."""
@@ -67,29 +58,21 @@ class CorpusReport:
             n, places = text.counts[kind], text.places[kind]
             more = ", ..." if n > len(places) else ""
             rows.append((meaning, f"{n:,}" + (f": {_places(places)}{more}" if n else "")))
-        repeated = f"{text.repeated_lines:.2%} of the lines, {text.repeated_bytes:.2%} of their bytes"
-        rows.append(("repeated lines", repeated))
+        rows.append(("repeated lines", f"{text.repeated_lines:.2%} of the lines, {text.repeated_bytes:.2%} of their bytes"))
         shown = {name: share for name, share in text.scripts.items() if share >= MIN_SHARE}
         rest = sum(text.scripts.values()) - sum(shown.values())
         scripts = [f"{name} {share:.2%}" for name, share in shown.items()] + ([f"others {rest:.2%}"] if rest > 0 else [])
         rows.append(("scripts", ", ".join(scripts) or "no letters"))
         for each in self.vocabulary:
-            kept = f"{each.kept:,} after subsampling at {self.sample:g}"
-            rows.append((f"--min-count {each.min_count}", f"{each.words:,} words, {each.share:.2%} of the tokens, {kept}"))
-        return "\n".join(f"{name}\t{value}" for name, value in rows + self._training_rows())
-
-    def _training_rows(self) -> list[tuple[str, str]]:
+            kept = f"{each['kept']:,} after subsampling at {self.sample:g}"
+            rows.append(
+                (f"--min-count {each['min_count']}", f"{each['words']:,} words, {each['share']:.2%} of the tokens, {kept}")
+            )
         own = self.training
-        rows = [("memory", disk.summary(own.memory, own.available) + _lacking(not own.fits))]
-        written = own.disk["model"] + own.disk["checkpoints"]
-        rows.append(("disk", disk.summary(own.disk, own.disk_free) + _lacking(written > own.disk_free)))
-        if own.seconds is None or own.words_per_second is None:
-            rows.append(("time", f"not known: {own.why_untimed}"))
-        else:
-            threads = f"{own.threads} thread" + "s" * (own.threads > 1)
-            pace = f"{own.words_per_second:,.0f} words/s by {threads}"
-            rows.append(("time", f"{duration(own.seconds)} of training: {own.epochs:.3g} passes at {pace}"))
-        return rows
+        is_short = own["disk"]["model"] + own["disk"]["checkpoints"] > own["disk_free"]
+        rows.append(("memory", disk.summary(own["memory"], own["available"]) + TOO_LITTLE * (not own["fits"])))
+        rows.append(("disk", disk.summary(own["disk"], own["disk_free"]) + TOO_LITTLE * is_short))
+        return "\n".join(f"{name}\t{value}" for name, value in rows)
 
 
 def check(
@@ -104,8 +87,8 @@ def check(
     cache_dir: Path | None = None,
     progress: Progress | None = None,
 ) -> CorpusReport:
-    """Read `corpora` once and train for a moment, with the arguments of `skipgram.task.train`; nothing is written but to the
-    token cache, which training then finds filled. Raises `EmbedxError` for what `train` would.
+    """Read `corpora` once, with the arguments of `skipgram.task.train`; nothing is written but to the token cache, which
+    training then finds filled. Raises `EmbedxError` for what `train` would.
     """
     progress = progress or Silent()
     home = cache_dir or cache.default_folder()
@@ -118,35 +101,35 @@ def check(
 
         with cache.encode(resolve(corpora), text, progress, cache_dir, watch=watch) as corpus:
             own = coverage(corpus.counts, sorted({*MIN_COUNTS, vocabulary.min_count}), vocabulary)
-            training = estimate(
-                corpus, objective, settings, sampler_options=sampler_options, text=text, vocabulary=vocabulary,
-                output=output, progress=progress,
-            )  # fmt: skip
+            task = prepared(corpus, objective, settings, sampler_options or {}, text, vocabulary, Silent())
+            (plan, _), (model, state) = task.memory_plan(), task.on_disk()
+            training = {
+                "words": len(task.words),
+                "tokens": task.words.n_tokens,
+                "kept": int(task.kept.sum()),
+                "memory": {name: round(size) for name, size in plan.parts.items()},
+                "available": plan.available,
+                "fits": plan.fits,
+                "disk": {
+                    "model": model,
+                    "checkpoints": (KEPT + 1) * state,
+                    "encoded text": corpus.bytes,
+                },  # one unfinished
+                "disk_free": disk.free_disk(output),
+            }
             return CorpusReport(list(corpora), corpus.n_tokens, inspector.findings(), own, vocabulary.sample, training)
 
 
-def coverage(counts: np.ndarray, min_counts: Sequence[int], vocabulary: VocabularySettings) -> list[Coverage]:
+def coverage(counts: np.ndarray, min_counts: Sequence[int], vocabulary: VocabularySettings) -> list[dict[str, Any]]:
     """The vocabulary at several minimum counts; `counts` int64 (n_types,), how often each word occurs."""
     found = []
     ordered = -np.sort(-counts)
     for min_count in min_counts:
         own = ordered[: np.count_nonzero(ordered >= min_count)][: vocabulary.max_vocab]
         kept = int(kept_counts(own, vocabulary.sample).sum()) if len(own) else 0
-        tokens = int(own.sum())
-        found.append(Coverage(min_count, len(own), tokens, tokens / max(int(counts.sum()), 1), kept))
+        share = int(own.sum()) / max(int(counts.sum()), 1)
+        found.append({"min_count": min_count, "words": len(own), "tokens": int(own.sum()), "share": share, "kept": kept})
     return found
-
-
-def _lacking(is_short: bool) -> str:
-    return ": TOO LITTLE" if is_short else ""
-
-
-def duration(seconds: float) -> str:
-    """Seconds as a person would say them."""
-    if seconds < 90:
-        return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
 
 
 def _places(places: Sequence[Any]) -> str:

@@ -2,7 +2,7 @@
 
 import dataclasses
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from embedx.skipgram.callbacks import Callback, EpochEnd, want_an_end
 from embedx.skipgram.settings import SkipGramSettings
 from embedx.skipgram.start import Start
 from embedx.skipgram.strategies import RetrievedStream, Streamed, loss_unit
-from embedx.skipgram.tables import initialise
+from embedx.skipgram.tables import SMALLER, initialise
 from embedx.text.encoded_corpus import EncodedCorpus
 from embedx.text.heldout import HeldOut, n_pieces
 from embedx.text.phrases import phrases_of
@@ -27,16 +27,17 @@ from embedx.text.subsampling import TokenStream, has_pairs
 from embedx.text.vocabulary import Vocabulary, keep_probability, kept_counts
 from embedx.training import trainer
 from embedx.training.checkpoint import Checkpoints, checksum
-from embedx.training.guard import Guard
-from embedx.training.memory import MemoryPlan
-from embedx.training.progress import Progress, Silent
+from embedx.training.memory import MemoryPlan, allocating, n_bytes, plan_memory
+from embedx.training.progress import Progress
 from embedx.training.schedule import Schedule
 from embedx.training.state import TrainState
 from embedx.training.strategy import Strategy, Tally
 from embedx.vectors import model
 from embedx.vectors.subwords import Subwords
 
-MOST_SOURCES = 20  # whose names a model keeps
+MAX_SOURCES = 20  # whose names a model keeps
+BYTES_PER_LINE = 12  # of a word and its count in a model's folder, about
+COUNT_BYTES = 8
 
 
 @dataclasses.dataclass
@@ -59,8 +60,44 @@ class Task:
     start: Start | None = None
     buckets: np.ndarray | None = None  # int32 (n,), ascending: those of n-grams, whose rows follow the words'; None without
     plan: MemoryPlan | None = None  # of memory
-    wrap: Callable[["Task"], Strategy] | None = None  # makes what trains it in place of `strategy`
     history: list[dict[str, Any]] = dataclasses.field(default_factory=list)  # held-out log-likelihoods, sums by span
+
+    @property
+    def kept(self) -> np.ndarray:
+        """How often each word is expected to survive subsampling, int64 (n_words,)."""
+        return kept_counts(self.words.trained_counts, self.vocabulary.sample)
+
+    @property
+    def drawing(self) -> Sampler:
+        """What draws at first."""
+        return self.warm_up or self.sampler
+
+    @property
+    def n_trained_words(self) -> int:
+        """How many tokens of the vocabulary an epoch reads."""
+        return int(self.corpus.counts[self.remap >= 0].sum()) - (int(self.heldout.counts.sum()) if self.heldout else 0)
+
+    @property
+    def size(self) -> str:
+        """The size of the tables, for people."""
+        of_ngrams = "" if self.buckets is None else f" and {len(self.buckets):,} buckets"
+        return f"{len(self.words):,} words{of_ngrams} × {self.settings.dim} numbers"
+
+    def record(self) -> dict[str, Any]:
+        """All settings by name."""
+        of_samplers = [each.settings for each in (self.warm_up, self.sampler) if each is not None]
+        groups = (self.settings, self.objective.settings, *of_samplers, self.text, self.vocabulary, self.phrases)
+        return {name: value for group in groups for name, value in group.record().items()}
+
+    def identity(self) -> dict[str, Any]:
+        """What decides the result, by which a resumed run is recognised."""
+        return {
+            **({"start": self.start.identity()} if self.start else {}),
+            "corpus": [checksum(self.corpus.tokens), zlib.crc32("\n".join(self.words.words).encode())],
+            "settings": {name: value for name, value in self.record().items() if name != "threads"},
+        }
+
+    # ---- before training
 
     def stream(self) -> TokenStream:
         """The corpus as training sees it."""
@@ -79,123 +116,105 @@ class Task:
                 "train on; write sentences of several words, one a line, or lower --min-count"
             )
 
-    def strategy(self) -> Streamed:
-        """How its chunks are trained."""
-        if self.warm_up is None:
-            return Streamed(self.objective, self.settings, self.sampler, self.tables, self.stream())
-        return RetrievedStream(self.objective, self.settings, self.warm_up, self.tables, self.stream())
+    def memory_plan(self) -> tuple[MemoryPlan, str]:
+        """What the run needs, before its tables are written to, and what to do where that does not fit.
+
+        Raises `EmbedxError` where even the workspaces of its threads cannot be allocated.
+        """
+        tables, settings = self.tables, self.settings
+        what = f"{self.size} with --threads {settings.threads} and --window {settings.window}"
+        with allocating(what, "lower them, or --dim"):
+            of_training = self.strategy().memory()
+        state = {
+            "vectors": (tables.inputs.rows, tables.outputs.rows),
+            "optimizer": (tables.inputs[1:], tables.outputs[1:]),
+            "objective": (tables.state, tables.n_updates),
+        }
+        plan = plan_memory({**state, **of_training, "subwords": (tables.parts, self.buckets)}, state)
+        workspaces = n_bytes(next(iter(of_training.values())))
+        return plan, "lower --threads or --window" if 2 * workspaces > sum(plan.needs.values()) else SMALLER
+
+    def on_disk(self) -> tuple[int, int]:
+        """Bytes of the model's folder, and of the run's state in a checkpoint."""
+        tables, dim = self.tables, self.settings.dim
+        numbers = (len(self.words) + len(tables.outputs.rows)) * dim
+        numbers += len(tables.outputs.rows) if self.settings.bias != "none" else 0
+        if self.buckets is not None:  # the words' own parts beside their vectors, and the buckets
+            numbers += len(tables.inputs.rows) * dim + len(self.buckets)
+        of_words = len(self.words) * (BYTES_PER_LINE + (COUNT_BYTES if self.heldout else 0))
+        return 4 * numbers + of_words, n_bytes((tables.inputs, tables.outputs, tables.state, tables.n_updates))
 
     def initialise(self) -> None:
         """Write to the tables what training starts from."""
-        kept = kept_counts(self.words.trained_counts, self.vocabulary.sample)
-        initialise(self.tables, self.objective, self.settings, kept, (self.warm_up or self.sampler).noise)
+        initialise(self.tables, self.objective, self.settings, self.kept, self.drawing.noise)
         if self.start is not None:
-            rate, has_bias = float(self.settings.learning_rate or 0), self.settings.bias != "none"
-            self.tables = self.start.write(
-                self.tables, self.words, self.objective, self.settings.optimizer, rate, has_bias, self.buckets
-            )  # fmt: skip
+            self.tables = self.start.write(self.tables, self.words, self.objective, self.settings, self.buckets)
 
-    def identity(self) -> dict[str, Any]:
-        """What decides the result, by which a resumed run is recognised."""
-        settings = self.settings.record() | self.objective.settings.record() | self.text.record() | self.vocabulary.record()
-        settings |= self.phrases.record()
-        for sampler in (self.warm_up, self.sampler):
-            settings |= sampler.settings.record() if sampler is not None else {}
-        return {
-            **({"start": self.start.identity()} if self.start else {}),
-            "corpus": [checksum(self.corpus.tokens), zlib.crc32("\n".join(self.words.words).encode())],
-            "settings": {name: value for name, value in settings.items() if name != "threads"},
-        }
+    # ---- training
+
+    def strategy(self) -> Streamed:
+        """How its chunks are trained."""
+        kind = Streamed if self.warm_up is None else RetrievedStream
+        found = kind(self.objective, self.settings, self.drawing, self.tables, self.stream())
+        kept = self.kept
+        found.frequency_scores = self.objective.initial_bias(kept / kept.sum(), self.drawing.noise)
+        return found
 
     def run(
         self,
+        strategy: Strategy,
         snapshot: Mapping[str, Any] | None = None,
         checkpoints: Checkpoints | None = None,
         callbacks: Iterable[Callback] = (),
     ) -> trainer.Outcome:
         """Train the tables in place; `snapshot` is of the state of a run that was set up alike, to resume."""
-        settings = self.settings
-        strategy = self.wrap(self) if self.wrap is not None else self.ready_strategy()
         if checkpoints is not None:
             checkpoints.identify(lambda: self.identity() | strategy.identity())
-        schedule = self._schedule(strategy, settings.epochs, settings.time_budget)
-        callbacks = tuple(callbacks)
+        callbacks, state = tuple(callbacks), TrainState()
+        if self.scores_heldout:
+            state.add_attribute("task.history", self, "history")
 
         def after_epoch(epoch: int, tally: Tally, seconds: float) -> bool:
-            if self.scores_heldout():
-                self._after_epoch(epoch, tally, seconds)
+            if self.scores_heldout:
+                self._score_heldout(epoch + 1, seconds)
             if not callbacks:
                 return False
             return want_an_end(callbacks, EpochEnd(epoch + 1, tally.mean_loss, tally.words, seconds, self.model(None)))
 
+        settings = self.settings
+        rate = float(settings.learning_rate or 0)
         return trainer.run(
             strategy,
-            schedule,
+            Schedule(rate, strategy.n_chunks, self.n_trained_words, settings.epochs, settings.time_budget),
             self.progress,
-            after_epoch if callbacks or self.scores_heldout() else None,
+            after_epoch if callbacks or self.scores_heldout else None,
             snapshot,
-            self._state(),
+            state,
             checkpoints,
             plan=self.plan,
         )
 
-    def ready_strategy(self) -> Strategy:
-        """What trains it here."""
-        streamed = self.strategy()
-        kept = kept_counts(self.words.trained_counts, self.vocabulary.sample)
-        streamed.frequency_scores = self.objective.initial_bias(kept / kept.sum(), (self.warm_up or self.sampler).noise)
-        return streamed
-
     @property
-    def n_trained_words(self) -> int:
-        """How many tokens of the vocabulary a pass over the corpus reads."""
-        return int(self.corpus.counts[self.remap >= 0].sum()) - (int(self.heldout.counts.sum()) if self.heldout else 0)
-
-    def _schedule(self, strategy: Strategy, epochs: float, time_budget: float | None) -> Schedule:
-        rate = float(self.settings.learning_rate or 0)
-        return Schedule(rate, strategy.n_chunks, self.n_trained_words, epochs, time_budget)
-
-    def trial(self, seconds: float) -> trainer.Outcome:
-        """Train for so long, as `run` does to begin with, to see how fast that goes; more than 0."""
-        strategy = self.ready_strategy()
-        return trainer.run(
-            strategy, self._schedule(strategy, self.settings.epochs, seconds), Silent(), guard=Guard(is_on=False)
-        )
-
     def scores_heldout(self) -> bool:
         """Whether held-out text is scored during training."""
         settings = self.settings
         return self.heldout is not None and (settings.heldout_every is not None or settings.heldout_points is not None)
 
-    def _state(self) -> TrainState:
-        """The scores of held-out text so far."""
-        state = TrainState()
-        if self.scores_heldout():
-            state.add_attribute("task.history", self, "history")
-        return state
-
-    def _after_epoch(self, epoch: int, tally: Tally, seconds_passed: float) -> bool:
-        """Report the held-out log-likelihood if it is due; never ends the training."""
-        every = self.settings.heldout_every
-        if (every is not None and (epoch + 1) % every == 0) or self._is_point(epoch + 1, seconds_passed):
+    def _score_heldout(self, epochs: int, seconds: float) -> None:
+        """Report the held-out log-likelihood after so many epochs and seconds, if it is due."""
+        settings, last = self.settings, self.history[-1] if self.history else {"epoch": 0, "seconds": 0.0}
+        now, before = epochs / settings.epochs, last["epoch"] / settings.epochs
+        if settings.time_budget is not None:
+            now, before = seconds / settings.time_budget, last["seconds"] / settings.time_budget
+        points = settings.heldout_points or 0
+        is_point = now < 1 and int(now * points) > int(before * points)  # the end of the run is scored anyway
+        if is_point or (settings.heldout_every is not None and epochs % settings.heldout_every == 0):
             found = self.heldout_likelihood()
-            self.progress.note(f"epoch {epoch + 1}: held-out log-likelihood {found.log_likelihood:.4f}")
+            self.progress.note(f"epoch {epochs}: held-out log-likelihood {found.log_likelihood:.4f}")
             self.history.append({
-                "epoch": epoch + 1, "seconds": round(seconds_passed, 3), "log_likelihood": found.log_likelihood,
+                "epoch": epochs, "seconds": round(seconds, 3), "log_likelihood": found.log_likelihood,
                 "sums": grouped(found.values, found.groups).record()["sums"],
             })  # fmt: skip
-        return False
-
-    def _is_point(self, epochs: int, seconds_passed: float) -> bool:
-        """Whether another of --heldout-points is due; the end of the run is scored anyway."""
-        budget, last = self.settings.time_budget, self.history[-1] if self.history else {"epoch": 0, "seconds": 0.0}
-        now, before = (
-            (epochs / self.settings.epochs, last["epoch"] / self.settings.epochs)
-            if budget is None
-            else (seconds_passed / budget, last["seconds"] / budget)
-        )
-        points = self.settings.heldout_points or 0
-        return now < 1 and int(now * points) > int(before * points)
 
     def heldout_likelihood(self) -> Likelihood:
         """How likely what was learned so far finds the text that was held out; see `embedx.evaluation.heldout`."""
@@ -208,25 +227,26 @@ class Task:
         """The same by the names of its numbers."""
         return self.heldout_likelihood().metrics()
 
+    # ---- the model
+
     def model(self, outcome: trainer.Outcome | None) -> model.WordVectors:
         """What was learned so far, as views of the tables; word vectors that are means of rows are new."""
-        settings, dim = self.settings, self.settings.dim
-        arrays = {"input": engine.input_vectors(self.tables)[:, :dim], "output": self.tables.outputs.rows[:, :dim]}
-        if self.buckets is not None:
-            own, of_buckets = np.split(self.tables.inputs.rows[:, :dim], [len(self.words)])
+        settings, dim, tables = self.settings, self.settings.dim, self.tables
+        arrays = {"input": engine.input_vectors(tables)[:, :dim], "output": tables.outputs.rows[:, :dim]}
+        subwords = None
+        if self.buckets is not None and settings.ngrams is not None:
+            own, of_buckets = np.split(tables.inputs.rows[:, :dim], [len(self.words)])
             arrays |= {"word_part": own, "ngram": of_buckets, "ngram_bucket": self.buckets}
+            subwords = Subwords(settings.ngrams, arrays["ngram"], arrays["ngram_bucket"])
         if settings.bias != "none":
-            arrays["bias"] = self.tables.outputs.rows[:, dim]
+            arrays["bias"] = tables.outputs.rows[:, dim]
         if self.words.held_out is not None:
             arrays["heldout_counts"] = self.words.held_out
-        record = settings.record() | self.objective.settings.record()
-        for sampler in (self.warm_up, self.sampler):
-            record |= sampler.settings.record() if sampler is not None else {}
-        record |= self.text.record() | self.vocabulary.record() | self.phrases.record()
+        record = self.record()
         facts: dict[str, Any] = {
             "objective": self.objective.name,
             "corpus": self.corpus.key,
-            "sources": [each["name"] for each in self.corpus.report["sources"] if not each["skipped"]][:MOST_SOURCES],
+            "sources": [each["name"] for each in self.corpus.report["sources"] if not each["skipped"]][:MAX_SOURCES],
             "corpus_tokens": self.corpus.n_tokens,
             "words": len(self.words),
         }
@@ -236,7 +256,7 @@ class Task:
         if outcome is not None:
             facts |= {
                 "final_loss": outcome.final_loss,
-                "loss_unit": loss_unit(self.objective, self.sampler, settings.architecture),
+                "loss_unit": loss_unit(self.objective, settings, self.warm_up is not None),
                 "highest_loss": outcome.highest_loss,
                 "epochs": round(outcome.epochs, 4),
                 "words_trained": outcome.tally.words,
@@ -248,10 +268,7 @@ class Task:
             }
             if self.history:
                 facts["history"] = self.history
-        joined = phrases_of(self.corpus)
-        found = None
-        if settings.ngrams is not None:
-            found = Subwords(settings.ngrams, arrays["ngram"], arrays["ngram_bucket"])
         return model.WordVectors(
-            self.words.words, arrays, counts=self.words.counts, settings=record, facts=facts, phrases=joined, subwords=found
-        )
+            self.words.words, arrays, counts=self.words.counts, settings=record, facts=facts,
+            phrases=phrases_of(self.corpus), subwords=subwords,
+        )  # fmt: skip

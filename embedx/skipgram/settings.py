@@ -13,7 +13,7 @@ from embedx.engine.settings import MOST_RATE, TrainingSettings, check_sampler
 from embedx.errors import EmbedxError
 from embedx.objectives import OBJECTIVES
 from embedx.objectives.contract import Objective
-from embedx.optimizers.contract import COLLAPSED, WORDS, Optimizer
+from embedx.optimizers.contract import COLLAPSED, WORDS
 from embedx.samplers.contract import Sampler
 from embedx.settings import as_arguments, as_typed, check_used, fraction, param, settings_of
 from embedx.text.ngrams import MAX_BUCKETS, NGrams, ngrams
@@ -25,7 +25,7 @@ PREFERRED = ("search", "unigram")  # samplers, before those that an objective ha
 # A drawn word stands for negatives × pairs / draws of a block's pairs and moves by all of them at once. Word similarity and
 # analogies are best up to 8 (learning rate 0.04, 100 MB of Wikipedia), slightly worse at 15, worse at 30; 60 diverges.
 PAIRS_PER_DRAW = 7.5
-MOST_DRAWS = 1024
+MAX_DRAWS = 1024
 # Nor may a block bring more than this many pairs to the most frequent word's row, which matters for vocabularies of some dozen
 # words: there a block of 16 centres holds each of them many times.
 PAIRS_PER_ROW = 30
@@ -104,7 +104,7 @@ class SkipGramSettings(TrainingSettings):
         None,
         "noise words drawn for each block, with --collapsed for each input; by default enough to keep each update small",
         at_least=1,
-        at_most=MOST_DRAWS,
+        at_most=MAX_DRAWS,
     )
     shuffle: bool = param(
         True,
@@ -160,47 +160,38 @@ def chosen(objective: type[Objective], options: dict[str, Any]) -> tuple[SkipGra
     architecture = ENCODERS.get(options.get("architecture") or SkipGramSettings.architecture)
     of_architecture = architecture.DEFAULTS if architecture else {}
     defaults = dict(objective.word_defaults) | of_architecture
-    if options.get("subwords") is not None and math.isfinite(_optimizer_of(defaults).limit):
-        defaults |= OF_SUBWORDS
     default_optimizer = defaults.get("optimizer", SkipGramSettings.optimizer)
+    if options.get("subwords") is not None and math.isfinite(optimizers.OPTIMIZERS[default_optimizer].limit):
+        defaults |= OF_SUBWORDS
+        default_optimizer = OF_SUBWORDS["optimizer"]
     if options.get("optimizer", default_optimizer) != default_optimizer:
         defaults.pop("learning_rate", None)  # of another optimizer
     made = objective(objective.Settings.from_options({**defaults, **options}))
-    is_open = objective.large_text_defaults and not of_architecture
-    is_open = is_open and all(options.get(name) is None for name in (*SizedSettings.open, "subwords"))
-    group = SizedSettings if is_open else SkipGramSettings
-    settings = suited(group.from_options({**defaults, **options}), made)
+    decides = (*SizedSettings.open, "subwords")
+    is_open = objective.large_text_defaults and not of_architecture and all(options.get(name) is None for name in decides)
+    settings = completed((SizedSettings if is_open else SkipGramSettings).from_options({**defaults, **options}), made)
     sampler = samplers.SAMPLERS[str(settings.sampler)]
     needs = (
         *((name, settings.heldout > 0, "--heldout") for name in ("heldout_every", "heldout_points")),
         ("draws", sampler.candidates in ("drawn", "retrieved"), "a sampler that draws"),
         ("buckets", settings.subwords is not None, "--subwords"),
+        *((name, False, "labels, which have features") for name in objective.label_settings),
     )
-    check_used(options, (*needs, *((name, False, "labels, which have features") for name in objective.label_settings)))
+    check_used(options, needs)
     return settings, made
 
 
-def _optimizer_of(options: Mapping[str, Any]) -> type[Optimizer]:
-    """The optimiser that the options name, or the default."""
-    return optimizers.OPTIMIZERS[options.get("optimizer", SkipGramSettings.optimizer)]
-
-
-def suited(settings: SkipGramSettings, objective: Objective) -> SkipGramSettings:
+def completed(settings: SkipGramSettings, objective: Objective) -> SkipGramSettings:
     """The settings with a sampler and a rate. Raises `EmbedxError` if the objective does not take what was asked for."""
     taken = in_order(objective)
     sampler = settings.sampler or taken[0]
     if sampler in samplers.SAMPLERS and samplers.SAMPLERS[sampler].conditional:
         raise EmbedxError(f"--sampler {sampler} is for `embedx classify`; for word vectors take {' or '.join(taken)}")
     check_sampler(sampler, objective.name, tuple(taken))
-    if settings.block_size == 0 and samplers.SAMPLERS[sampler].candidates == "retrieved":
-        raise EmbedxError(
-            f"--block-size 0 draws candidates for each pair, but --sampler {sampler} finds them for a block; take 1 or more"
-        )
-    if settings.block_size == 0 and not ENCODERS[settings.architecture].PER_CONTEXT:
-        raise EmbedxError(
-            f"--block-size 0 draws noise for each pair, but --architecture {settings.architecture} has one example for each "
-            "centre; take 1 or more"
-        )
+    is_retrieved = samplers.SAMPLERS[sampler].candidates == "retrieved"
+    if settings.block_size == 0 and (is_retrieved or not ENCODERS[settings.architecture].PER_CONTEXT):
+        other = f"--sampler {sampler}" if is_retrieved else f"--architecture {settings.architecture}"
+        raise EmbedxError(f"--block-size 0 draws candidates for each pair, which {other} cannot do; take 1 or more")
     optimizer = optimizers.find(settings.optimizer, WORDS)
     if objective.kind == "proximal" and optimizer.keeps == "per_coordinate":
         raise EmbedxError(
@@ -219,7 +210,7 @@ def by_size(settings: SkipGramSettings, objective: Objective, n_tokens: int, pro
     options = {name: getattr(settings, name) for name in settings_of(SkipGramSettings)}
     if n_tokens >= LARGE_TEXT:
         options |= {"learning_rate": None, **objective.large_text_defaults}
-    found = suited(SkipGramSettings.from_options(options), objective)
+    found = completed(SkipGramSettings.from_options(options), objective)
     values = " ".join(f"{name.replace('_', '-')}={as_typed(getattr(found, name))}" for name in settings.open)
     progress.note(f"chosen by the number of tokens: {values}")
     return found
@@ -227,20 +218,14 @@ def by_size(settings: SkipGramSettings, objective: Objective, n_tokens: int, pro
 
 def warn_of_rate(settings: SkipGramSettings, objective: Objective, progress: Progress) -> None:
     """Warn of a learning rate that is far from the default: it may be meant for another optimiser."""
-    rate, usual = float(settings.learning_rate or 0), default_rate(settings, objective)
+    rate, usual = float(settings.learning_rate or 0), optimizers.OPTIMIZERS[settings.optimizer].rates[WORDS]
+    if settings.optimizer == objective.word_defaults.get("optimizer", SkipGramSettings.optimizer):
+        usual = float(objective.word_defaults.get("learning_rate", usual))
     if not usual / FAR_RATE < rate < usual * FAR_RATE:
         remedy = "leave it out" + (", or add --optimizer sgd for a rate of word2vec" if rate < usual else "")
         progress.note(
             f"warning: --learning-rate {rate:g} is far from {usual:g}, the default of {settings.optimizer} here; {remedy}"
         )
-
-
-def default_rate(settings: SkipGramSettings, objective: Objective) -> float:
-    """The learning rate of the settings' optimiser that the objective has by default."""
-    own, of_words = optimizers.OPTIMIZERS[settings.optimizer], objective.word_defaults
-    if settings.optimizer != of_words.get("optimizer", SkipGramSettings.optimizer):
-        return own.rates[WORDS]
-    return float(of_words.get("learning_rate", own.rates[WORDS]))
 
 
 def chosen_samplers(
@@ -284,20 +269,18 @@ def resolved(
     n_pairs = pairs_of_centre(settings.architecture, settings.window + 1 if n_around is None else n_around)
     retrieves = samplers.SAMPLERS[str(settings.sampler)].candidates == "retrieved"
     negatives = objective.negatives if sampler.candidates == "drawn" and not retrieves else 0
+    is_path = sampler.candidates == "path"
     likeliest = max(float(kept.max() / kept.sum()), float(sampler.noise.max()) if negatives else 0.0)
-    on_path = sampler.candidates == "path"
-    if on_path:
-        likeliest = 1.0  # the root's
-    of_centre = n_pairs * (1 + negatives) * likeliest  # pairs that one centre brings to the likeliest row
+    of_centre = n_pairs * (1 + negatives) * (1.0 if is_path else likeliest)  # pairs of a centre with the likeliest row, or root
     block_size = min(settings.block_size, max(1, int(PAIRS_PER_ROW / of_centre)))
-    if block_size < settings.block_size and not on_path:
+    if block_size < settings.block_size and not is_path:
         progress.note(f"small vocabulary: blocks of {block_size} words instead of {settings.block_size}")
-    draws = min(max(negatives, math.ceil(negatives * block_size * n_pairs / PAIRS_PER_DRAW)), MOST_DRAWS)
+    draws = max(negatives, math.ceil(negatives * block_size * n_pairs / PAIRS_PER_DRAW))
     if retrieves:
-        draws = min(objective.negatives, MOST_DRAWS)  # before the search begins; they count once each, whatever the pairs
+        draws = objective.negatives  # before the search begins; they count once each, whatever the pairs
     return dataclasses.replace(
         settings,
         block_size=block_size,
-        draws=settings.draws or draws or None,  # which nothing is where nothing is drawn
+        draws=settings.draws or min(draws, MAX_DRAWS) or None,  # None where nothing is drawn
         threads=1 if settings.deterministic else settings.threads or trainer.usable_cores(),
     )

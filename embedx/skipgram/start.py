@@ -24,8 +24,9 @@ from embedx import objectives, optimizers
 from embedx.engine import skipgram as engine
 from embedx.errors import EmbedxError
 from embedx.objectives.contract import Objective
-from embedx.optimizers.contract import PER_COORDINATE, PER_ROW, WORDS, Table
+from embedx.optimizers.contract import PER_COORDINATE, PER_ROW, WORDS
 from embedx.settings import MOST_PASSES, PhraseSettings, StartSettings, VocabularySettings, check_used, option_name, settings_of
+from embedx.skipgram.settings import SkipGramSettings
 from embedx.text.encoded_corpus import EncodedCorpus
 from embedx.text.phrase_list import Phrases
 from embedx.text.vocabulary import Vocabulary, listed
@@ -33,14 +34,8 @@ from embedx.training.checkpoint import checksum
 from embedx.vectors.model import WordVectors, load_folder
 
 RATE = optimizers.OPTIMIZERS["sgd"].rates[WORDS]
-TAKEN_OVER = (
-    "architecture",
-    "dim",
-    "tokenizer",
-    "lowercase",
-    "on_bad_utf8",
-)  # settings that are the model's unless they are given
-OF_SUBWORDS = ("subwords", "buckets")  # settings that are the model's
+KEPT = ("architecture", "tokenizer", "lowercase", "on_bad_utf8")  # settings that are the model's unless they are given
+FIXED = ("dim", "subwords", "buckets")  # settings that are the model's
 STEP = 1 << 16  # rows at a time
 
 
@@ -59,22 +54,17 @@ class Start:
         """The options, those that have to be the model's and are not given as there. Raises `EmbedxError` for others."""
         for name in settings_of(PhraseSettings):
             if name in options:
-                raise EmbedxError(f"{option_name(name)} does not apply with --start: what is joined is the model's affair")
-        limit, dim = options.get("max_vocab"), self.model.vectors.shape[1]
+                raise EmbedxError(f"{option_name(name)} does not apply with --start, whose collocations are joined")
+        limit, own = options.get("max_vocab"), {**self.model.settings, "dim": self.model.vectors.shape[1]}
         if limit is not None and limit < len(self.model):
             raise EmbedxError(f"--max-vocab {limit}: less than the {len(self.model):,} words of --start, which are all kept")
-        if options.get("dim", dim) != dim:
-            raise EmbedxError(f"--dim {options['dim']}: the vectors of --start {self.path} have {dim} numbers; leave it out")
-        for name in OF_SUBWORDS:
-            own = self.model.settings.get(name)
-            if options.get(name, own) != own:
-                has = "none" if own is None else str(own)
+        for name in FIXED:
+            if options.get(name, own.get(name)) != own.get(name):
+                has = "none" if own.get(name) is None else own[name]
                 raise EmbedxError(
                     f"{option_name(name)} {options[name]}: the model of --start {self.path} has {has}; leave it out"
                 )
-        known = {name: self.model.settings[name] for name in TAKEN_OVER if name in self.model.settings}
-        known |= {name: self.model.settings[name] for name in OF_SUBWORDS if self.model.settings.get(name) is not None}
-        return {**known, "dim": dim, **options}
+        return {**{name: own[name] for name in (*KEPT, *FIXED) if own.get(name) is not None}, **options}
 
     def joining(self) -> tuple[PhraseSettings, Phrases | None]:
         """How collocations were found in the model's text, and those that there were."""
@@ -95,34 +85,34 @@ class Start:
             wanted = set(listed(settings.vocab))
             is_chosen = np.fromiter((word in wanted for word in corpus.words), np.bool_, len(corpus.words))
         new = np.flatnonzero((row < 0) & is_chosen)
-        most = len(new) if settings.max_vocab is None else settings.max_vocab - n_old
-        new = new[np.argsort(-corpus.counts[new], kind="stable")][:most]
+        max_new = len(new) if settings.max_vocab is None else settings.max_vocab - n_old
+        new = new[np.argsort(-corpus.counts[new], kind="stable")][:max_new]
         counts = np.concatenate([model.counts, corpus.counts[new]])
         np.add.at(counts, row[row >= 0], corpus.counts[row >= 0])
         words = [*model.words, *corpus.words.at(new)]
         row[new] = np.arange(n_old, len(words))
         order = np.argsort(-counts, kind="stable")
-        place = np.empty(len(words) + 1, np.int32)
-        place[order], place[-1] = np.arange(len(words)), -1
-        held_out = None
-        if "heldout_counts" in model.arrays:
-            held_out = np.concatenate([model.arrays["heldout_counts"], np.zeros(len(new), np.int64)])[order]
+        place = np.append(np.argsort(order), -1).astype(np.int32)  # by row; the last is that of words left out
+        held_out = model.arrays.get("heldout_counts")
+        if held_out is not None:
+            held_out = np.concatenate([held_out, np.zeros(len(new), np.int64)])[order]
         return Vocabulary([words[k] for k in order.tolist()], counts[order], held_out), place[row]
 
     def summary(self, corpus: EncodedCorpus, words: Vocabulary, objective: Objective, has_bias: bool) -> str:
         """What changes, in a line."""
-        seen = sum(word in self.index for word in corpus.words)
-        keeps_rows, keeps_bias = self.keeps_outputs(objective), has_bias and self.keeps_bias(objective)
-        kept = ["word vectors", *(["output vectors"] if keeps_rows else []), *(["biases"] if keeps_bias else [])]
-        reset = [*([] if keeps_rows else ["output vectors, which belong to a tree of counts"])]
-        reset += [*(["biases"] if has_bias and not keeps_bias else []), "the optimiser's state"]
-        reset += ["the objective's state"] if objective.state_width else []
-        left_out = "; the model's biases are left out" if "bias" in self.model.arrays and not has_bias else ""
+        n_old, n_seen = len(self.model), sum(word in self.index for word in corpus.words)
         before = int(self.model.counts.sum()) if self.model.counts is not None else 0
+        kept = {
+            "word vectors": True, "output vectors": self.keeps_outputs(objective),
+            "biases": self.keeps_bias(objective) if has_bias else None,
+            "the optimiser's state": False, "the objective's state": False if objective.state_width else None,
+        }  # fmt: skip
+        are_kept, are_reset = (", ".join(name for name, is_kept in kept.items() if is_kept is each) for each in (True, False))
+        left_out = "; the model's biases are left out" if "bias" in self.model.arrays and not has_bias else ""
         return (
-            f"going on from {self.path}: {len(self.model):,} words kept{' and frozen' * self.freezes}, {seen:,} of them in this"
-            f" text; {len(words) - len(self.model):,} added; {before:,} + {words.n_tokens - before:,} words of text; "
-            f"kept are {', '.join(kept)}; {', '.join(reset)} {'are' if len(reset) > 1 else 'is'} reset{left_out}"
+            f"continuing from {self.path}: {n_old:,} words kept{' and frozen' * self.freezes}, {n_seen:,} of them in this "
+            f"text; {len(words) - n_old:,} added; {before:,} + {words.n_tokens - before:,} words of text; kept: {are_kept}; "
+            f"reset: {are_reset}{left_out}"
         )
 
     def keeps_outputs(self, objective: Objective) -> bool:
@@ -139,39 +129,35 @@ class Start:
         tables: engine.SkipGramTables,
         words: Vocabulary,
         objective: Objective,
-        optimizer: str,
-        rate: float,
-        has_bias: bool,
+        settings: SkipGramSettings,
         buckets: np.ndarray | None = None,  # int32 (n,): those of n-grams that have a row, ascending
     ) -> engine.SkipGramTables:
         """Write the model's rows into tables that are initialised as usual; the tables, with what is frozen."""
-        arrays, dim = self.model.arrays, self.model.vectors.shape[1]
+        arrays, dim, n_words = self.model.arrays, self.model.vectors.shape[1], len(words)
         row = np.array([self.index.get(word, -1) for word in words.words], np.int64)
-        outputs = arrays["output"] if self.keeps_outputs(objective) else None
-        bias = arrays["bias"] if has_bias and self.keeps_bias(objective) else None
-        for start in range(0, len(row), STEP):
-            here = start + np.flatnonzero(row[start : start + STEP] >= 0)
-            tables.inputs.rows[here, :dim] = arrays["input" if buckets is None else "word_part"][row[here]]
-            if outputs is not None:
-                tables.outputs.rows[here, :dim] = outputs[row[here]]
-            if bias is not None:
-                tables.outputs.rows[here, dim] = bias[row[here]]
-        is_old = row >= 0
-        old_inputs = is_old
+        old = np.flatnonzero(row >= 0)
+        row = row[old]
+        inputs, outputs = [(old, arrays["input" if buckets is None else "word_part"], row)], []
         if buckets is not None:
-            known, at, place = np.intersect1d(buckets, arrays["ngram_bucket"], assume_unique=True, return_indices=True)
-            for start in range(0, len(known), STEP):
-                here = at[start : start + STEP]
-                tables.inputs.rows[len(row) + here, :dim] = arrays["ngram"][place[start : start + STEP]]
-            old_inputs = np.concatenate([is_old, np.isin(buckets, known)])
-        old_outputs = is_old if outputs is not None else np.zeros(len(tables.outputs.rows), bool)
-        if not optimizers.OPTIMIZERS[optimizer].is_ema:
-            for table, rows in ((tables.inputs, old_inputs), (tables.outputs, old_outputs)):
-                if table.state_of in (PER_ROW, PER_COORDINATE):
-                    table.state[rows] = min((rate / RATE) ** 2, optimizers.OPTIMIZERS[optimizer].limit)
-        if not self.freezes:
-            return tables
-        return tables._replace(inputs=_frozen(tables.inputs, old_inputs), outputs=_frozen(tables.outputs, old_outputs))
+            _, at, place = np.intersect1d(buckets, arrays["ngram_bucket"], assume_unique=True, return_indices=True)
+            inputs.append((n_words + at, arrays["ngram"], place))
+        if self.keeps_outputs(objective):
+            outputs.append((old, arrays["output"], row))
+        if settings.bias != "none" and self.keeps_bias(objective):
+            tables.outputs.rows[old, dim] = arrays["bias"][row]
+        optimizer = optimizers.OPTIMIZERS[settings.optimizer]
+        state = min((float(settings.learning_rate or 0) / RATE) ** 2, optimizer.limit)
+        frozen = []
+        for table, copies in ((tables.inputs, inputs), (tables.outputs, outputs)):
+            is_old = np.zeros(len(table.rows), bool)
+            for to, source, of in copies:
+                is_old[to] = True
+                for start in range(0, len(to), STEP):
+                    table.rows[to[start : start + STEP], :dim] = source[of[start : start + STEP]]
+            if not optimizer.is_ema and table.state_of in (PER_ROW, PER_COORDINATE):
+                table.state[is_old] = state
+            frozen.append(table._replace(frozen=is_old.astype(np.uint8)))
+        return tables._replace(inputs=frozen[0], outputs=frozen[1]) if self.freezes else tables
 
     def identity(self) -> dict[str, Any]:
         """What decides the result, as JSON types."""
@@ -183,8 +169,3 @@ def started(options: Mapping[str, Any]) -> Start | None:
     """The model that the options name to start from; None if they name none. Raises `EmbedxError`."""
     check_used({"freeze": options.get("freeze") or None}, [("freeze", options.get("start") is not None, "--start")])
     return Start(StartSettings.from_options(dict(options))) if options.get("start") is not None else None
-
-
-def _frozen(table: Table, rows: np.ndarray) -> Table:
-    """A table of which these rows, bool (n,), are never moved."""
-    return table._replace(frozen=rows.astype(np.uint8))

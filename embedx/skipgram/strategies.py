@@ -31,8 +31,8 @@ from embedx.training.strategy import Strategy, Tally
 
 SHUFFLED = 2**34  # the place of the order of chunks among a seed's random numbers
 CHUNK = 10_000  # tokens a worker trains between two looks at the clock: about 5 ms
-# What is known of the loss before training is from one chunk in so many, and not from more than a few.
-SPARED, MOST_LOOKED_AT = 100, 8
+# The loss before training is that of one chunk in so many, of at most so many chunks.
+CHUNKS_PER_SAMPLE, MAX_SAMPLES = 100, 8
 # After each chunk this share of the rows is brought up to date in the index, in turn, but at least so many.
 REFRESHED_SHARE = 0.02
 REFRESHED_ROWS = 500
@@ -46,28 +46,33 @@ def form_of(objective: Objective) -> int:
     return JOINT if objective.merges_pairs or objective.pairs_as_set else SINGLE
 
 
-def pairs_per_draw(objective: Objective, settings: Any, n_draws: int) -> float:
-    """How many times as many pairs as by default a drawn word stands for, at least 1: its gradient is so much longer."""
-    n_pairs = max(settings.block_size, 1) * pairs_of_centre(settings.architecture, settings.window + 1)
-    by_default = objective.negatives * n_pairs / PAIRS_PER_DRAW
-    return max(by_default / n_draws, 1.0) if n_draws else 1.0
-
-
-def state_of(tables: engine.SkipGramTables) -> TrainState:
-    """The parameters, and what the optimiser and the objective keep beside them."""
-    state = TrainState()
-    for name, table in (("inputs", tables.inputs), ("outputs", tables.outputs)):
-        state.add_array(f"{name}.rows", table.rows)
-        state.add_array(f"{name}.optimizer", table.state)
-    state.add_array("objective.state", tables.state)
-    state.add_array("objective.n_updates", tables.n_updates)
-    return state
-
-
-def loss_unit(objective: Objective, sampler: Sampler, architecture: str) -> str:
+def loss_unit(objective: Objective, settings: Any, retrieves: bool) -> str:
     """The unit of the mean loss, with the rows that it is a sum over if these are not all that it should be."""
-    return objective.loss_unit(ENCODERS[architecture].PAIR) + (
-        objective.loss_scope if sampler.candidates == "retrieved" else ""
+    return objective.loss_unit(ENCODERS[settings.architecture].PAIR) + (objective.loss_scope if retrieves else "")
+
+
+def block_plan(objective: Objective, settings: Any, candidates: str, n_rows: int) -> blocks.BlockPlan:
+    """How blocks are formed, with resolved `SkipGramSettings`."""
+    n_draws, is_proximal = settings.draws if candidates == "drawn" else 0, objective.kind == "proximal"
+    max_gradient = math.inf
+    if not is_proximal:  # a row that is drawn more rarely than by default has a gradient that is so much longer
+        n_pairs = max(settings.block_size, 1) * pairs_of_centre(settings.architecture, settings.window + 1)
+        default_draws = objective.negatives * n_pairs / PAIRS_PER_DRAW
+        max_gradient = engine.MAX_GRADIENT * (max(default_draws / n_draws, 1.0) if n_draws else 1.0)
+    return blocks.BlockPlan(
+        encoder=list(ENCODERS).index(settings.architecture),
+        window=settings.window,
+        block_size=settings.block_size,
+        n_draws=n_draws,
+        n_rows=n_rows,
+        candidates=blocks.CANDIDATES[candidates],
+        form=form_of(objective),
+        keeps_accidental_hits=objective.keeps_accidental_hits,
+        uses_log_expected_count=objective.uses_log_expected_count,
+        uses_score_gain=objective.uses_score_gain,
+        bias=settings.dim if settings.bias != "none" else -1,
+        optimizer=optimizers.update_rule(settings.optimizer, row_length=settings.dim, max_gradient=max_gradient),
+        is_proximal=is_proximal,
     )
 
 
@@ -78,48 +83,25 @@ class Streamed(Strategy):
     sampler   what draws, if anything does
     """
 
+    retrieves = False
+
     def __init__(
-        self,
-        objective: Objective,
-        settings: Any,
-        sampler: Sampler,
-        tables: engine.SkipGramTables,
-        stream: TokenStream,
+        self, objective: Objective, settings: Any, sampler: Sampler, tables: engine.SkipGramTables, stream: TokenStream
     ) -> None:
         self.objective, self.settings, self.sampler, self.tables, self.stream = objective, settings, sampler, tables, stream
-        self.loss_unit = objective.loss_unit(ENCODERS[settings.architecture].PAIR)
+        self.loss_unit = loss_unit(objective, settings, self.retrieves)
         self.frequency_scores: np.ndarray | None = None  # (n_rows,), by which the objective predicts how often each word occurs
         self.n_chunks = -(-len(stream.tokens) // CHUNK)
         self.orders = Orders(self.n_chunks, settings.seed, SHUFFLED)
-        n_words, n_rows = len(tables.state), len(tables.outputs.rows)
-        n_draws = settings.draws if sampler.candidates == "drawn" else 0
-        is_proximal = objective.kind == "proximal"
-        self.plan = blocks.BlockPlan(
-            list(ENCODERS).index(settings.architecture), settings.window, settings.block_size, n_draws, n_rows,
-            blocks.CANDIDATES[sampler.candidates], form_of(objective), objective.keeps_accidental_hits,
-            objective.uses_log_expected_count, objective.uses_score_gain,
-            settings.dim if settings.bias != "none" else -1,
-            optimizers.update_rule(
-                settings.optimizer, row_length=settings.dim,
-                max_gradient=math.inf if is_proximal else engine.MAX_GRADIENT * pairs_per_draw(objective, settings, n_draws),
-            ),
-            is_proximal,
-        )  # fmt: skip
-        self.draws = sampler.data(n_draws)
-        self.constants = objective.constants(n_draws or n_rows, n_words)
-        self.prepare()
-        self.workers = self.new_workers()
-
-    def prepare(self) -> None:
-        """Set up what a subclass needs, before workers have their memory."""
-
-    def new_workers(self) -> list[Any]:
-        """Memory for each thread."""
+        self.n_words, self.n_rows = len(tables.state), len(tables.outputs.rows)
+        self.plan = block_plan(objective, settings, sampler.candidates, self.n_rows)
+        self.draws = sampler.data(self.plan.n_draws)
+        self.constants = objective.constants(self.plan.n_draws or self.n_rows, self.n_words)
         longest = int(np.diff(self.draws.offsets).max(initial=1))
-        return [self.new_workspace(self.plan, longest) for _ in range(self.settings.threads)]
+        self.workers: list[Any] = [self.new_workspace(self.plan, longest) for _ in range(settings.threads)]
 
     def new_workspace(self, plan: blocks.BlockPlan, longest_path: int) -> engine.SkipGramWorkspace:
-        """A worker's memory for blocks."""
+        """A thread's workspace for blocks."""
         columns = self.tables.inputs.rows.shape[1]
         return engine.new_workspace(plan, CHUNK, columns, longest_path, self.objective.uniforms_width)
 
@@ -129,18 +111,29 @@ class Streamed(Strategy):
         return {f"{n} thread{'s' * (n > 1)}": self.workers}
 
     def compile(self, progress: Progress) -> None:
-        like = self._arguments(self.workers[0], 0, 0, 0.0)
+        self.compile_stream(self.workers[0], progress)
+
+    def compile_stream(self, workspace: engine.SkipGramWorkspace, progress: Progress) -> None:
+        """Compile the kernel for rows that are not retrieved, or load it."""
+        like = self._arguments(workspace, 0, 0, 0.0)
         self.functions = load_kernel(engine.train_chunk, self.objective.coefficients, self.sampler, like, progress)
 
     def train(self, worker: Any, epoch: int, chunk: int, rate: float) -> Tally:
         return Tally(*engine.train_chunk(*self.functions, *self._arguments(worker, epoch, chunk, rate)))
 
     def state(self) -> TrainState:
-        return state_of(self.tables)
+        """The parameters, and what the optimiser and the objective keep beside them."""
+        state, tables = TrainState(), self.tables
+        for name, table in (("inputs", tables.inputs), ("outputs", tables.outputs)):
+            state.add_array(f"{name}.rows", table.rows)
+            state.add_array(f"{name}.optimizer", table.state)
+        state.add_array("objective.state", tables.state)
+        state.add_array("objective.n_updates", tables.n_updates)
+        return state
 
     def untrained_loss(self) -> float | None:
         """From chunks all over the corpus, at rate 0."""
-        n = min(max(self.n_chunks // SPARED, 1), MOST_LOOKED_AT)
+        n = min(max(self.n_chunks // CHUNKS_PER_SAMPLE, 1), MAX_SAMPLES)
         tally = Tally()
         for k in range(n):
             at = k * self.n_chunks // n
@@ -173,7 +166,7 @@ class Streamed(Strategy):
 
 
 class _Worker(NamedTuple):
-    """A worker's memory."""
+    """A thread's workspaces."""
 
     workspace: engine.SkipGramWorkspace
     finding: retrieved.RetrievalWorkspace
@@ -184,33 +177,27 @@ class RetrievedStream(Streamed):
     the run, while all scores are alike.
     """
 
-    def prepare(self) -> None:
-        objective, tables = self.objective, self.tables
-        assert isinstance(objective, RetrievalObjective)
-        own = objective.settings
-        self.loss_unit += objective.loss_scope
-        n_words, n_rows = len(tables.state), len(tables.outputs.rows)
-        self.columns = self.settings.dim + (self.settings.bias != "none")
-        search = objective.search(n_rows)
-        assert search is not None
-        search = search.for_columns(self.columns)
-        most = max(own.found, math.ceil(own.candidate_fraction * search.n_scored))
-        self.search = search._replace(max_candidates=most)
-        self.found = retrieved.new_found_rows(n_words, min(own.found, n_rows))
-        self.retrieved_plan = self.plan._replace(
-            candidates=blocks.RETRIEVED, n_draws=self.plan.n_draws if objective.has_tail else 0
-        )
-        self.n_refreshed = max(math.ceil(REFRESHED_SHARE * n_rows), REFRESHED_ROWS)
-        self.n_drawn_first = own.warm_up * self.n_chunks
+    retrieves = True
 
-    def new_workers(self) -> list[Any]:
-        n_rows, found = len(self.tables.outputs.rows), self.found.rows.shape[1]
-        most = min(found * blocks.max_inputs(self.plan), n_rows)  # rows that a block's inputs can have found
-        widest = self.plan._replace(n_draws=self.plan.n_draws + most)
-        dim = self.tables.inputs.rows.shape[1]
-        return [
-            _Worker(self.new_workspace(widest, 1), retrieved.new_retrieval_workspace(n_rows, found, self.search, dim))
-            for _ in range(self.settings.threads)
+    def __init__(
+        self, objective: Objective, settings: Any, sampler: Sampler, tables: engine.SkipGramTables, stream: TokenStream
+    ) -> None:
+        super().__init__(objective, settings, sampler, tables, stream)
+        n_rows, search = self.n_rows, objective.search(self.n_rows)
+        assert isinstance(objective, RetrievalObjective)
+        assert search is not None
+        own, self.columns = objective.settings, settings.dim + (settings.bias != "none")
+        max_candidates = max(own.found, math.ceil(own.candidate_fraction * search.n_scored))
+        self.search = search.for_columns(self.columns)._replace(max_candidates=max_candidates)
+        n_found = min(own.found, n_rows)  # of a word
+        self.found = retrieved.new_found_rows(self.n_words, n_found)
+        n_draws = self.plan.n_draws if objective.has_tail else 0
+        self.retrieved_plan = self.plan._replace(candidates=blocks.RETRIEVED, n_draws=n_draws)
+        max_found = min(n_found * blocks.max_inputs(self.plan), n_rows)  # in a block
+        widest, stride = self.plan._replace(n_draws=self.plan.n_draws + max_found), tables.inputs.rows.shape[1]
+        self.workers = [
+            _Worker(self.new_workspace(widest, 1), retrieved.new_retrieval_workspace(n_rows, n_found, self.search, stride))
+            for _ in range(settings.threads)
         ]
 
     def memory(self) -> dict[str, Any]:
@@ -218,12 +205,10 @@ class RetrievedStream(Streamed):
 
     def compile(self, progress: Progress) -> None:
         self.updater = IndexUpdater(
-            self.tables.outputs.rows, len(self.tables.outputs.rows), self.columns, self.search,
+            self.tables.outputs.rows, self.n_rows, self.columns, self.search,
             seed=self.settings.seed, threads=self.settings.threads, progress=progress, rebuild_share=REBUILD_SHARE,
         )  # fmt: skip
-        workspace, _ = self.workers[0]
-        like = self._arguments(workspace, 0, 0, 0.0)
-        self.functions = load_kernel(engine.train_chunk, self.objective.coefficients, self.sampler, like, progress)
+        self.compile_stream(self.workers[0].workspace, progress)
         like = self._retrieved_arguments(empty_index(self.search.blocks), self.workers[0], 0, 0, 0.0)
         load_kernel(retrieved.train_chunk, self.objective.coefficients, self.sampler, like, progress)
         kept = self.found.rows
@@ -231,18 +216,15 @@ class RetrievedStream(Streamed):
         progress.note(f"each word keeps the {kept.shape[1]} rows of the highest scores that it finds: {size}")
 
     def phase(self, step: int) -> int:
-        return int(step >= self.n_drawn_first)
-
-    def searches_at(self, epoch: int, chunk: int) -> bool:
-        """Whether the time of drawn rows alone is over."""
-        return bool(epoch * self.n_chunks + chunk >= self.n_drawn_first)
+        """1 where rows are retrieved."""
+        return int(step >= self.objective.settings.warm_up * self.n_chunks)
 
     def train(self, worker: Any, epoch: int, chunk: int, rate: float) -> Tally:
-        if not self.searches_at(epoch, chunk):
+        if self.phase(epoch * self.n_chunks + chunk) == 0:
             return super().train(worker.workspace, epoch, chunk, rate)
         arguments = self._retrieved_arguments(self.updater.current(), worker, epoch, chunk, rate)
         tally = Tally(*retrieved.train_chunk(*self.functions, *arguments))
-        self.updater.update_next(self.n_refreshed)
+        self.updater.update_next(max(math.ceil(REFRESHED_SHARE * self.n_rows), REFRESHED_ROWS))
         return tally
 
     def state(self) -> TrainState:

@@ -15,17 +15,6 @@ INITIAL_FLOATS = 1 << 23  # drawn at a time
 SMALLER = "lower --dim or --max-vocab"  # where memory is short
 
 
-def new_tables(objective: Objective, settings: SkipGramSettings, kept: np.ndarray, noise: np.ndarray) -> engine.SkipGramTables:
-    """Parameters before training: inputs uniform in ±1/(2 dim), each number drawn for itself; outputs zero but for biases.
-
-    kept   int64 (n_words,)  how often each word is expected to survive subsampling; `noise` (n_words,) what is drawn by
-    Raises `EmbedxError` when they do not fit in memory.
-    """
-    tables = empty_tables(objective, settings, len(kept))
-    initialise(tables, objective, settings, kept, noise)
-    return tables
-
-
 def empty_tables(objective: Objective, settings: SkipGramSettings, n_words: int, n_buckets: int = 0) -> engine.SkipGramTables:
     """Parameters of zeros, whose memory is taken when they are written to, with rows for buckets of n-grams after those of the
     words. Raises `EmbedxError` when they cannot be had.
@@ -52,7 +41,10 @@ def empty_tables(objective: Objective, settings: SkipGramSettings, n_words: int,
 def initialise(
     tables: engine.SkipGramTables, objective: Objective, settings: SkipGramSettings, kept: np.ndarray, noise: np.ndarray
 ) -> None:
-    """Write to tables of zeros what training starts from; see `new_tables`."""
+    """Write to tables of zeros what training starts from: inputs uniform in ±1/(2 dim), outputs zero but for biases.
+
+    kept   int64 (n_words,)  how often each word is expected to survive subsampling; `noise` (n_words,) what is drawn by
+    """
     dim, has_bias = settings.dim, settings.bias != "none"
     rng = np.random.default_rng([settings.seed, INITIAL])
     step = max(1, min(65536, INITIAL_FLOATS // dim))  # by blocks, so that no second table is ever in memory

@@ -10,15 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from embedx.engine import skipgram as engine
 from embedx.engine import subwords
 from embedx.errors import DivergedError, EmbedxError
 from embedx.objectives.contract import Objective
 from embedx.settings import PhraseSettings, TextSettings, VocabularySettings
 from embedx.skipgram.callbacks import Callback
-from embedx.skipgram.memory import memory_plan, on_disk, size
 from embedx.skipgram.run import Task
-from embedx.skipgram.settings import SkipGramSettings, by_size, new_samplers, resolved, suited, warn_of_rate
+from embedx.skipgram.settings import SkipGramSettings, by_size, completed, new_samplers, resolved, warn_of_rate
 from embedx.skipgram.start import Start
 from embedx.skipgram.tables import empty_tables
 from embedx.storage.disk import amount
@@ -39,7 +37,6 @@ from embedx.training.strategy import Strategy
 from embedx.vectors import model
 
 MANY_WORDS = 20_000
-OUT_OF_HAND = 100.0  # a loss so many times the first is that of a run that diverged, be it finite
 
 
 @dataclass(frozen=True)
@@ -77,7 +74,6 @@ def train(
     learned. Where something was, that is returned, with the reason in the outcome; Ctrl-C likewise ends the training early
     with what was learned so far, and is raised if that is nothing.
     """
-    settings = suited(settings, objective)
     progress = progress or Silent()
     text, vocabulary, phrases = text or TextSettings(), vocabulary or VocabularySettings(), phrases or PhraseSettings()
     joined: PhraseSettings | Phrases | None = phrases
@@ -90,43 +86,20 @@ def train(
             corpus, objective, settings, sampler_options or {}, text, vocabulary, progress, phrases=phrases, start=start
         )
         task.check_pairs()
-        task.wrap = wrap
-        task.plan, remedy = memory_plan(task)
-        task.plan.check(size(task), remedy)
+        task.plan, remedy = task.memory_plan()
+        task.plan.check(task.size, remedy)
         if checkpoints is not None:
-            checkpoints.check_disk(*on_disk(task))
+            checkpoints.check_disk(*task.on_disk())
         task.initialise()
-        outcome = task.run(snapshot, checkpoints, callbacks)
+        outcome = task.run(wrap(task) if wrap is not None else task.strategy(), snapshot, checkpoints, callbacks)
         outcome.check_trained(NO_PAIR_KEPT if outcome.tally.words else trainer.NO_TIME)
-        to_the_end(lambda: _check(task.tables, task.settings, outcome, progress))
+        to_the_end(lambda: _check_finite(task))
         vectors = task.model(outcome)
         if task.heldout is not None and outcome.interrupted_by is None:
             found = vectors.facts["heldout"] = to_the_end(task.heldout_metrics)
             if objective.calibrated and outcome.diverged is None:
-                outcome.diverged = _check_heldout(found, task.settings, outcome, progress)
+                outcome.diverged = _check_heldout(found, task, outcome)
     return TrainedVectors(vectors, outcome)
-
-
-def _check_heldout(
-    found: Mapping[str, float], settings: SkipGramSettings, outcome: trainer.Outcome, progress: Progress
-) -> DivergedError | None:
-    """That the run diverged, if its model predicts held-out text worse than word frequencies do after its rate was lowered, or
-    far worse; a warning if it is no better.
-    """
-    best, unigram = max(found["log_likelihood"], found["calibrated"]), found["unigram"]
-    if best > unigram:
-        return None
-    rate, lowered = float(settings.learning_rate or 0), ""
-    if outcome.lowered_rates:
-        rate, lowered = outcome.lowered_rates[-1], ", to which the run was lowered"
-    message = (
-        f"at the learning rate {rate:.3g}{lowered}, the model does not beat the unigram baseline on held-out text "
-        f"({best:.4f} and {unigram:.4f} nats a pair); try another --learning-rate"
-    )
-    if outcome.lowered_rates or found["log_likelihood"] < unigram - SLACK:
-        return DivergedError(message)
-    progress.note(f"warning: {message}, or more --epochs")
-    return None
 
 
 def prepared(
@@ -143,8 +116,9 @@ def prepared(
 ) -> Task:
     """A run on an encoded corpus with everything decided; its tables are of zeros, and take no memory yet.
 
-    `settings` are `suited` to the objective. Raises `EmbedxError` where the vocabulary is empty or the tables cannot be had.
+    Raises `EmbedxError` where settings do not suit the objective, the vocabulary is empty or the tables cannot be had.
     """
+    settings = completed(settings, objective)
     words, remap = start.vocabulary(corpus, vocabulary) if start else select(corpus, vocabulary)
     n_tokens = int(corpus.counts[remap >= 0].sum())
     progress.note(f"vocabulary: {len(words):,} words, {n_tokens:,} of {corpus.n_tokens:,} tokens")
@@ -185,35 +159,37 @@ def prepared(
     )  # fmt: skip
 
 
-def _check(tables: engine.SkipGramTables, settings: SkipGramSettings, outcome: trainer.Outcome, progress: Progress) -> None:
-    """Raise `DivergedError` if a parameter is not finite or the loss was out of hand, though it may have come back; note it if
-    it rose instead of falling.
+def _check_finite(task: Task) -> None:
+    """Raise `DivergedError` if a parameter is not finite."""
+    for table in (task.tables.inputs.rows, task.tables.outputs.rows):
+        if not all(np.isfinite(table[start : start + 65536]).all() for start in range(0, len(table), 65536)):
+            rate = task.settings.learning_rate or 0
+            raise DivergedError(
+                f"vectors are no longer finite at the end of training; try a smaller --learning-rate than {rate:g}"
+            )
+
+
+def _check_heldout(found: Mapping[str, float], task: Task, outcome: trainer.Outcome) -> DivergedError | None:
+    """That the run diverged, if its model predicts held-out text worse than word frequencies do after its rate was lowered, or
+    far worse; a warning if it is no better.
     """
-    first, highest, final = outcome.first_loss or 0.0, outcome.highest_loss or 0.0, outcome.final_loss or 0.0
-    rise = highest / first if first > 0 else 0.0
-    change = f"the loss rose from {first:.4g} to {highest:.4g}" + (f" and ended at {final:.4g}" if final < highest else "")
-    if rise > OUT_OF_HAND:
-        raise DivergedError(f"{change}; try a smaller --learning-rate than {settings.learning_rate or 0:g}")
-    if rise > 1.5:
-        progress.note(f"warning: {change}; try a smaller --learning-rate than {settings.learning_rate or 0:g}")
-    for table in (tables.inputs.rows, tables.outputs.rows):
-        for start in range(0, len(table), 65536):
-            if not np.isfinite(table[start : start + 65536]).all():
-                raise DivergedError(
-                    f"vectors are no longer finite at the end of training; try a smaller --learning-rate than "
-                    f"{settings.learning_rate or 0:g}"
-                )
+    best, unigram = max(found["log_likelihood"], found["calibrated"]), found["unigram"]
+    if best > unigram:
+        return None
+    rate, lowered = float(task.settings.learning_rate or 0), ""
+    if outcome.lowered_rates:
+        rate, lowered = outcome.lowered_rates[-1], ", to which the run was lowered"
+    message = (
+        f"at the learning rate {rate:.3g}{lowered}, the model does not beat the unigram baseline on held-out text "
+        f"({best:.4f} and {unigram:.4f} nats a pair); try another --learning-rate"
+    )
+    if outcome.lowered_rates or found["log_likelihood"] < unigram - SLACK:
+        return DivergedError(message)
+    task.progress.note(f"warning: {message}, or more --epochs")
+    return None
 
 
 def save(vectors: model.WordVectors, folder: Path, overwrite: bool = False) -> Path:
     """Write the model folder."""
-    return model.save(
-        folder,
-        words=vectors.words,
-        counts=vectors.counts,
-        arrays=vectors.arrays,
-        settings=vectors.settings,
-        facts=vectors.facts,
-        phrases=vectors.phrases,
-        overwrite=overwrite,
-    )
+    names = ("words", "counts", "arrays", "settings", "facts", "phrases")
+    return model.save(folder, overwrite=overwrite, **{name: getattr(vectors, name) for name in names})
