@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from notes import Notes
 
 from embedx import objectives
 from embedx.errors import EmbedxError
@@ -15,7 +16,6 @@ from embedx.skipgram.settings import SkipGramSettings, chosen
 from embedx.text import counting, inspection
 from embedx.text.inspection import Inspector, Place
 from embedx.training import memory
-from embedx.training.progress import Silent
 
 MOJIBAKE = "é".encode().decode("latin-1").encode()  # Ã©
 
@@ -123,18 +123,12 @@ def test_a_check_says_what_training_will_take_and_leaves_it_the_encoded_text(two
     assert rows["text"] == f"{two_topics.stat().st_size:,} bytes, 4,000 lines, {found.tokens:,} tokens"
     assert rows["--min-count 5"].startswith("16 words, 100.00% of the tokens")
 
-    class Notes(Silent):
-        told = ()
-
-        def note(self, message):
-            self.told = (*self.told, message)
-
     notes = Notes()
     skipgram.train(
         [str(two_topics)], objectives.find("ns")(objectives.find("ns").Settings()), SkipGramSettings(dim=16, epochs=1),
         text=TextSettings(), cache_dir=tmp_path / "cache", progress=notes,
     )  # fmt: skip
-    assert any("nothing is read" in note for note in notes.told)
+    assert any("nothing is read" in note for note in notes.notes)
 
 
 def test_what_does_not_fit_is_told_and_not_tried(two_topics, tmp_path, monkeypatch):

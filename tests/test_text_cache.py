@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import reference_text
 from needs import needs_data
+from notes import Notes
 
 from embedx.errors import EmbedxError
 from embedx.settings import TextSettings
@@ -39,12 +40,12 @@ def home(tmp_path):
     return tmp_path / "cache"
 
 
-class Notes:
-    """A Progress that remembers."""
+class Calls(Notes):
+    """Keeps what it is called with too."""
 
     def __init__(self):
-        self.calls, self.notes = [], []
-        self.note = self.notes.append
+        super().__init__()
+        self.calls = []
 
     def start(self, title, total, unit):
         self.calls.append((title, total, unit))
@@ -58,6 +59,10 @@ class Notes:
 
 def leftovers(home):
     return [file.name for file in home.iterdir()]
+
+
+def read(corpus, home, progress=cache.SILENT, **settings):
+    return encode(resolve([str(corpus)]), TextSettings(**settings), progress, home)
 
 
 def as_reference(corpus):
@@ -81,10 +86,10 @@ def test_each_source_is_opened_once_and_never_again(corpus, home, monkeypatch):
     opened = []
     real_open = builtins.open
     monkeypatch.setattr(builtins, "open", lambda file, *a, **k: opened.append(str(file)) or real_open(file, *a, **k))
-    first = encode(resolve([str(corpus)]), TextSettings(), cache_dir=home)
+    first = read(corpus, home)
     assert opened.count(str(corpus)) == 1
-    progress = Notes()
-    again = encode(resolve([str(corpus)]), TextSettings(), progress, cache_dir=home)
+    progress = Calls()
+    again = read(corpus, home, progress)
     assert opened.count(str(corpus)) == 1
     assert as_reference(again) == as_reference(first)
     assert progress.calls == []
@@ -92,21 +97,21 @@ def test_each_source_is_opened_once_and_never_again(corpus, home, monkeypatch):
 
 
 def test_other_settings_or_a_changed_file_are_read_again(corpus, home):
-    keys = {encode(resolve([str(corpus)]), TextSettings(), cache_dir=home).key}
-    keys.add(encode(resolve([str(corpus)]), TextSettings(lowercase=True), cache_dir=home).key)
-    keys.add(encode(resolve([str(corpus)]), TextSettings(tokenizer="words"), cache_dir=home).key)
-    keys.add(encode(resolve([str(corpus)]), TextSettings(on_bad_utf8="skip"), cache_dir=home).key)
+    keys = {read(corpus, home).key}
+    keys.add(read(corpus, home, lowercase=True).key)
+    keys.add(read(corpus, home, tokenizer="words").key)
+    keys.add(read(corpus, home, on_bad_utf8="skip").key)
     records = [TextSettings(column="1", on_bad_record=on_bad) for on_bad in ("error", "skip")]
     keys.update(cache.cache_key(resolve([str(corpus)]), settings) for settings in records)
     corpus.write_text("Something else")
-    changed = encode(resolve([str(corpus)]), TextSettings(), cache_dir=home)
+    changed = read(corpus, home)
     assert len(keys | {changed.key}) == 7
     assert changed.words == ["Something", "else"]
 
 
 def test_a_file_that_changes_while_it_is_read_is_not_kept(corpus, home, monkeypatch):
     monkeypatch.setattr(cache, "current_fingerprint", lambda source: {"size": 0})
-    encoded = encode(resolve([str(corpus)]), TextSettings(), cache_dir=home)
+    encoded = read(corpus, home)
     assert encoded.key == ""
     assert list_caches(home) == []
     encoded.close()
@@ -116,7 +121,7 @@ def test_a_file_that_changes_while_it_is_read_is_not_kept(corpus, home, monkeypa
 def test_standard_input_is_deleted_when_closed(home, monkeypatch, corpus):
     with open(corpus) as monkeypatched:
         monkeypatch.setattr(sys, "stdin", monkeypatched)
-        progress = Notes()
+        progress = Calls()
         encoded = encode(resolve(["-"]), TextSettings(), progress, cache_dir=home)
     assert encoded.n_tokens == 10
     assert progress.notes == [f"10 tokens of 8 words (0.0 MB) written to {encoded.folder} for this run only"]
@@ -138,8 +143,8 @@ def test_a_temporary_corpus_that_nobody_closes_is_deleted_all_the_same(home):
 def test_progress_counts_bytes_as_stored(corpus, home):
     packed = corpus.with_suffix(".gz")
     packed.write_bytes(gzip.compress(TEXT.encode() * 1000))
-    progress = Notes()
-    encode(resolve([str(packed)]), TextSettings(), progress, cache_dir=home)
+    progress = Calls()
+    read(packed, home, progress)
     size = packed.stat().st_size
     assert progress.calls[0] == ("reading", size, "B")
     assert progress.calls[-2:] == [(size, {"tokens": 10_000}), "finish"]
@@ -148,20 +153,20 @@ def test_progress_counts_bytes_as_stored(corpus, home):
 def test_bad_utf8_is_reported_with_file_and_byte_even_from_the_cache(corpus, home):
     corpus.write_bytes(b"caf\xe9 au lait\xff")
     for _ in range(2):
-        progress = Notes()
-        encoded = encode(resolve([str(corpus)]), TextSettings(), progress, cache_dir=home)
+        progress = Calls()
+        encoded = read(corpus, home, progress)
         assert encoded.words == ["caf\ufffd", "au", "lait\ufffd"]
         assert encoded.report["sources"][0]["bad_utf8"] == 2
         assert progress.notes[1] == (
             f"{corpus}: 2 places not UTF-8, replaced by U+FFFD; the first is at byte 3 of the (unpacked) text"
         )
-    assert encode(resolve([str(corpus)]), TextSettings(on_bad_utf8="skip"), cache_dir=home).words == ["caf", "au", "lait"]
+    assert read(corpus, home, on_bad_utf8="skip").words == ["caf", "au", "lait"]
 
 
 def test_bad_utf8_as_an_error_names_file_and_byte_and_leaves_nothing(corpus, home):
     corpus.write_bytes(b"\xef\xbb\xbfcaf\xe9 au lait")
     with pytest.raises(EmbedxError, match=rf"{corpus}: not UTF-8 at byte 6 of the \(unpacked\) text; convert it with iconv"):
-        encode(resolve([str(corpus)]), TextSettings(on_bad_utf8="error"), cache_dir=home)
+        read(corpus, home, on_bad_utf8="error")
     assert leftovers(home) == []
 
 
@@ -169,7 +174,7 @@ def test_bad_utf8_as_an_error_names_file_and_byte_and_leaves_nothing(corpus, hom
 def test_a_corpus_without_words_is_an_error(corpus, home, data):
     corpus.write_bytes(data)
     with pytest.raises(EmbedxError, match=rf"{corpus}: no words in it; is it the right file"):
-        encode(resolve([str(corpus)]), TextSettings(), cache_dir=home)
+        read(corpus, home)
     assert leftovers(home) == []
 
 
@@ -189,13 +194,13 @@ def test_a_full_disk_is_an_error_that_names_folder_and_option(corpus, home, monk
     monkeypatch.setattr(cache.CorpusWriter, "write_tokens", write_tokens)
     message = rf"{home}: the token cache cannot be written \(No space left on device\); .*--cache-dir"
     with pytest.raises(EmbedxError, match=message):
-        encode(resolve([str(corpus)]), TextSettings(), cache_dir=home)
+        read(corpus, home)
     assert leftovers(home) == []
 
 
 def test_a_cache_folder_that_is_a_file_is_an_error(corpus):
     with pytest.raises(EmbedxError, match=rf"{corpus}: the token cache cannot be written \(File exists\).*--cache-dir"):
-        encode(resolve([str(corpus)]), TextSettings(), cache_dir=corpus)
+        read(corpus, corpus)
 
 
 def test_of_two_runs_that_build_the_same_both_go_on_with_the_first(corpus, home, monkeypatch):
@@ -211,10 +216,7 @@ def test_of_two_runs_that_build_the_same_both_go_on_with_the_first(corpus, home,
 
     monkeypatch.setattr(cache.CorpusWriter, "finish", finish_together)
     found = []
-    threads = [
-        threading.Thread(target=lambda: found.append(encode(resolve([str(corpus)]), TextSettings(), cache_dir=home)))
-        for _ in range(2)
-    ]
+    threads = [threading.Thread(target=lambda: found.append(read(corpus, home))) for _ in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -235,7 +237,7 @@ def test_what_a_killed_run_leaves_is_removed_but_not_what_a_living_one_writes(co
     (killed,) = leftovers(home)
     with cache.CorpusWriter(home) as living:
         assert not (home / killed).exists()
-        encode(resolve([str(corpus)]), TextSettings(), cache_dir=home)
+        read(corpus, home)
         assert living.folder.is_dir()
 
 
@@ -286,7 +288,7 @@ LISTED = [
 
 @pytest.mark.parametrize(("damage", "complaint"), NOT_LISTED + LISTED)
 def test_whatever_is_damaged_is_told_and_built_anew(corpus, home, damage, complaint):
-    first = encode(resolve([str(corpus)]), TextSettings(), cache_dir=home)
+    first = read(corpus, home)
     expected = as_reference(first)
     damage(first.folder)
     (listed,) = list_caches(home)
@@ -294,19 +296,14 @@ def test_whatever_is_damaged_is_told_and_built_anew(corpus, home, damage, compla
     if listed.damage:
         assert re.search(complaint, listed.damage)
         assert (listed.key, listed.bytes) == (first.key, sum(file.stat().st_size for file in first.folder.iterdir()))
-    progress = Notes()
-    again = encode(resolve([str(corpus)]), TextSettings(), progress, cache_dir=home)
+    progress = Calls()
+    again = read(corpus, home, progress)
     assert as_reference(again) == expected
     assert re.fullmatch(rf"{first.folder}: damaged \(.*{complaint}.*\), so the corpus is read again", progress.notes[0])
     assert leftovers(home) == [first.key]
-    progress = Notes()
-    assert as_reference(encode(resolve([str(corpus)]), TextSettings(), progress, cache_dir=home)) == expected
+    progress = Calls()
+    assert as_reference(read(corpus, home, progress)) == expected
     assert "from the token cache" in progress.notes[0]
-
-
-def test_a_word_may_be_empty(home):
-    with encode_sentences([["", ""]], cache_dir=home) as empty:
-        assert as_reference(empty) == ([0, 0], [""], [2])
 
 
 def files_below(folder):
@@ -332,7 +329,7 @@ def test_nothing_else_in_the_folder_is_touched(corpus, home):
     (home / "building-12345678").mkdir()
     (home / ("a" * 24)).symlink_to(home / "website")
     before = files_below(home)
-    encoded = encode(resolve([str(corpus)]), TextSettings(), cache_dir=home)
+    encoded = read(corpus, home)
     assert [kept.key for kept in list_caches(home)] == [encoded.key]
     assert clear_caches(home) > 0
     assert files_below(home) == before
@@ -349,7 +346,7 @@ def test_what_was_killed_before_it_was_marked_is_deleted_too(written, corpus, ho
     living = home / "building-abcdefgh.embedx"
     living.mkdir()
     held = locks.lock(living)
-    encode(resolve([str(corpus)]), TextSettings(), cache_dir=home).close()
+    read(corpus, home).close()
     assert not left.exists()
     assert living.is_dir()
     locks.unlock(held)
@@ -366,7 +363,7 @@ def test_a_folder_that_another_run_takes_for_left_is_made_again(corpus, home, mo
         return made[-1]
 
     monkeypatch.setattr(corpus_writer.tempfile, "mkdtemp", make_and_have_it_swept)
-    assert encode(resolve([str(corpus)]), TextSettings(), cache_dir=home).n_tokens == 10
+    assert read(corpus, home).n_tokens == 10
     assert len(made) == 2
 
 
@@ -376,8 +373,8 @@ def test_a_corpus_whose_place_is_taken_is_kept_for_the_run(corpus, home):
     (home / key / "about.json").write_text("{}")
     (home / key / "thesis.txt").write_text("years of work")
     before = files_below(home)
-    progress = Notes()
-    encoded = encode(resolve([str(corpus)]), TextSettings(), progress, cache_dir=home)
+    progress = Calls()
+    encoded = read(corpus, home, progress)
     assert (encoded.n_tokens, encoded.key) == (10, "")
     assert f"{home / key}: is in the way, and cannot be replaced; delete it, or name another --cache-dir" in progress.notes
     encoded.close()
@@ -385,7 +382,7 @@ def test_a_corpus_whose_place_is_taken_is_kept_for_the_run(corpus, home):
 
 
 def test_a_corpus_that_is_cleared_while_it_is_opened_is_read_again(corpus, home, monkeypatch):
-    first = encode(resolve([str(corpus)]), TextSettings(), cache_dir=home)
+    first = read(corpus, home)
     read_about = encoded_corpus.read_about
 
     def read_and_clear(folder):
@@ -395,8 +392,8 @@ def test_a_corpus_that_is_cleared_while_it_is_opened_is_read_again(corpus, home,
         return about
 
     monkeypatch.setattr(encoded_corpus, "read_about", read_and_clear)
-    progress = Notes()
-    again = encode(resolve([str(corpus)]), TextSettings(), progress, cache_dir=home)
+    progress = Calls()
+    again = read(corpus, home, progress)
     assert as_reference(again) == as_reference(first)
     assert "written to the token cache" in progress.notes[0]  # it is not said to be damaged
 
@@ -410,7 +407,7 @@ def test_a_corpus_cannot_be_cleared_before_it_is_opened_for_the_first_time(corpu
         return encoded_corpus.EncodedCorpus(folder)
 
     monkeypatch.setattr(corpus_writer, "EncodedCorpus", have_it_cleared_and_open)
-    encoded = encode(resolve([str(corpus)]), TextSettings(), cache_dir=home)
+    encoded = read(corpus, home)
     clearing.join()
     assert encoded.words[:2] == ["The", "cat"]
     assert encoded.tokens[0] == 0
@@ -418,7 +415,7 @@ def test_a_corpus_cannot_be_cleared_before_it_is_opened_for_the_first_time(corpu
 
 
 def test_two_that_clear_at_the_same_time_do_not_mind_each_other(corpus, home, monkeypatch):
-    encode(resolve([str(corpus)]), TextSettings(), cache_dir=home)
+    read(corpus, home)
     kept_in = cache._kept_in
 
     def find_and_clear(home):
@@ -430,7 +427,7 @@ def test_two_that_clear_at_the_same_time_do_not_mind_each_other(corpus, home, mo
     monkeypatch.setattr(cache, "_kept_in", find_and_clear)
     assert clear_caches(home) == 0
     assert leftovers(home) == []
-    encode(resolve([str(corpus)]), TextSettings(), cache_dir=home)
+    read(corpus, home)
     monkeypatch.setattr(cache, "_kept_in", find_and_clear)
     assert list_caches(home) == []
 
@@ -450,7 +447,7 @@ def test_a_folder_that_cannot_be_looked_into_is_an_error(home, monkeypatch):
 def test_caches_are_listed_and_cleared(corpus, home, is_damaged):
     assert list_caches(home) == []
     assert clear_caches(home) == 0
-    encoded = encode(resolve([str(corpus)]), TextSettings(), cache_dir=home)
+    encoded = read(corpus, home)
     (kept,) = list_caches(home)
     assert (kept.key, kept.sources, kept.tokens) == (encoded.key, [str(corpus)], 10)
     if is_damaged:
@@ -474,11 +471,19 @@ def test_a_line_of_40_mb_needs_a_fraction_of_that_memory(tmp_path, home, pack, t
     assert peak < most
 
 
-def test_sentences_of_any_strings(home):
-    sentences = [["two words", "ж", ""], [], ["\ud800", "ж"], ("two words",)]
+@pytest.mark.parametrize(
+    "sentences",
+    [
+        [["two words", "ж", ""], [], ["\ud800", "ж"], ("two words",)],
+        [["", ""]],
+        [[f"w{i % 3}", f"w{i % 5}"] for i in range(40)],
+    ],
+)
+def test_sentences_of_any_strings(home, monkeypatch, sentences):
+    monkeypatch.setattr(cache, "FLUSH_TOKENS", 5)
     encoded = encode_sentences(iter(sentences), cache_dir=home)
     assert as_reference(encoded) == reference_text.encoded([[list(s) for s in sentences if s]])
-    assert (encoded.n_tokens, encoded.key) == (6, "")
+    assert (encoded.n_tokens, encoded.key) == (sum(map(len, sentences)), "")
     encoded.close()
     assert leftovers(home) == []
 
@@ -497,12 +502,6 @@ def test_sentences_that_are_none_are_errors(home, sentences, message):
     assert leftovers(home) == []
 
 
-def test_many_sentences_are_written_in_pieces(home, monkeypatch):
-    monkeypatch.setattr(cache, "FLUSH_TOKENS", 5)
-    sentences = [[f"w{i % 3}", f"w{i % 5}"] for i in range(40)]
-    assert as_reference(encode_sentences(sentences, cache_dir=home)) == reference_text.encoded([sentences])
-
-
 def test_urls_are_kept_under_their_name():
     (source,) = resolve(["https://example.org/corpus.gz"])
     assert cache.cache_key([source], TextSettings())
@@ -519,10 +518,3 @@ def test_real_shards_are_encoded_as_the_reference_does(home):
         with gzip.open(shard.address) as file:
             expected.append(reference_text.sentences(file.read(), **settings.record()))
     assert as_reference(encode(shards, settings, cache_dir=home)) == reference_text.encoded(expected)
-
-
-def test_a_workspace_is_made_wherever_it_is_asked_for_and_leaves_nothing(tmp_path):
-    with cache.workspace(tmp_path / "not" / "there") as folder:
-        assert folder.is_dir()
-        (folder / "file").touch()
-    assert not folder.exists()

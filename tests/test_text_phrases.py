@@ -6,6 +6,7 @@ import random
 import numpy as np
 import pytest
 from gensim.models.phrases import Phrases as GensimPhrases
+from notes import Notes
 
 import embedx
 from embedx.errors import EmbedxError
@@ -13,7 +14,6 @@ from embedx.settings import PhraseSettings, TextSettings
 from embedx.text import cache, collocations, counting
 from embedx.text.encode import encode
 from embedx.text.phrases import phrases_of
-from embedx.training.progress import Silent
 
 CONNECTORS = "of,the"
 WORDS = ["bank", "of", "america", "the", "new", "york", "city", "times", *"abcdefghijklmnop"]
@@ -65,6 +65,10 @@ def by_gensim(sentences, wanted):
     return models, texts
 
 
+def joined(sentences, home, wanted, progress=cache.SILENT):
+    return encode(sentences, TextSettings(), progress, home, wanted)
+
+
 def as_sentences(corpus):
     words = [corpus.words[k] if k >= 0 else "\n" for k in corpus.tokens]
     return [sentence.split() for sentence in " ".join(words).split("\n")]
@@ -75,7 +79,7 @@ def test_collocations_scores_and_joined_text_are_gensims(case, tmp_path, monkeyp
     monkeypatch.setattr(counting, "MIN_ENTRIES", 1000)
     wanted = settings(**CASES[case])
     models, texts = by_gensim(SENTENCES, wanted)
-    with encode(SENTENCES, TextSettings(), Silent(), tmp_path, wanted) as corpus:
+    with joined(SENTENCES, tmp_path, wanted) as corpus:
         assert as_sentences(corpus) == texts[-1]
         found = phrases_of(corpus)
         with cache.encode_sentences(texts[-1], cache_dir=tmp_path) as expected:
@@ -85,11 +89,11 @@ def test_collocations_scores_and_joined_text_are_gensims(case, tmp_path, monkeyp
             assert corpus.n_tokens == expected.n_tokens
     for k, model in enumerate(models):
         ours = {each.words: (each.times, each.score) for each in found.passes[k]}
-        joined = {}
+        scored = {}
         for a, *between, b in ours:
             name, score = model.score_candidate(a, b, between)
-            joined[a, *between, b] = (model.vocab[name], pytest.approx(score, rel=1e-12))
-        assert ours == joined
+            scored[a, *between, b] = (model.vocab[name], pytest.approx(score, rel=1e-12))
+        assert ours == scored
         before = SENTENCES if k == 0 else texts[k - 1]
         theirs = model.find_phrases(before)
         assert len(theirs) >= 3 - k
@@ -100,7 +104,7 @@ def test_collocations_scores_and_joined_text_are_gensims(case, tmp_path, monkeyp
 def test_all_collocations_are_found_and_no_others(tmp_path):
     wanted = settings(connector_words=CONNECTORS)
     (model,), _ = by_gensim(SENTENCES, wanted)
-    with encode(SENTENCES, TextSettings(), Silent(), tmp_path, wanted) as corpus:
+    with joined(SENTENCES, tmp_path, wanted) as corpus:
         found = {each.joined: each.score for each in phrases_of(corpus).passes[0]}
     assert found == pytest.approx(model.export_phrases())
 
@@ -110,7 +114,7 @@ def test_more_pairs_than_there_is_memory_for_are_an_error(tmp_path, monkeypatch)
     with pytest.raises(
         EmbedxError, match=r"--phrases: counting pairs would take .* kB, more than the 1\.0 kB there are; try --phrase-memory"
     ):
-        encode(SENTENCES, TextSettings(), Silent(), tmp_path, settings())
+        joined(SENTENCES, tmp_path, settings())
 
 
 def test_many_different_connector_words_have_many_sequences(tmp_path):
@@ -119,7 +123,7 @@ def test_many_different_connector_words_have_many_sequences(tmp_path):
     sentences = [["x", *rng.choices(connectors, k=2), "y"] for _ in range(3000)]
     wanted = settings(connector_words=" ".join(connectors), phrase_min_count=1, phrase_threshold=0.0001)
     (model,), (text,) = by_gensim(sentences, wanted)
-    with encode(sentences, TextSettings(), Silent(), tmp_path, wanted) as corpus:
+    with joined(sentences, tmp_path, wanted) as corpus:
         assert as_sentences(corpus) == text
         assert len(phrases_of(corpus)) == len(model.export_phrases()) > 600
 
@@ -127,19 +131,17 @@ def test_many_different_connector_words_have_many_sequences(tmp_path):
 def test_a_text_without_a_repeated_pair(tmp_path):
     sentences = [[f"w{k}" for k in range(3000)], *[["x", "y"]] * 3]
     wanted = settings(phrase_min_count=1)
-    notes = []
-    progress = Silent()
-    progress.note = notes.append
+    progress = Notes()
     (model,), (text,) = by_gensim(sentences, wanted)
-    with encode(sentences, TextSettings(), progress, tmp_path, wanted) as corpus:
+    with joined(sentences, tmp_path, wanted, progress) as corpus:
         assert as_sentences(corpus) == text
         assert {each.joined: each.score for each in phrases_of(corpus).passes[0]} == model.export_phrases()
-    assert any(note.startswith("3,000 different pairs of words, counted in ") for note in notes)
+    assert any(note.startswith("3,000 different pairs of words, counted in ") for note in progress.notes)
 
 
 def test_pairs_that_read_alike_become_the_same_word(tmp_path):
     sentences = [["a", "b_c_d"], ["a_b", "c_d"], ["a_b_c", "d"]] * 4
-    with encode(sentences, TextSettings(), Silent(), tmp_path, settings(phrase_threshold=0.01)) as corpus:
+    with joined(sentences, tmp_path, settings(phrase_threshold=0.01)) as corpus:
         assert as_sentences(corpus) == [["a_b_c_d"]] * 12
         assert {each.words for each in phrases_of(corpus).passes[0]} == set(map(tuple, sentences))
 
@@ -148,32 +150,27 @@ def test_what_crosses_the_end_of_a_chunk_is_joined(tmp_path, monkeypatch):
     from embedx.text import phrases
 
     wanted = settings(connector_words=CONNECTORS)
-    with encode(SENTENCES, TextSettings(), Silent(), tmp_path, wanted) as corpus:
+    with joined(SENTENCES, tmp_path, wanted) as corpus:
         expected = np.array(corpus.tokens)
     monkeypatch.setattr(phrases, "CHUNK", 3)
     monkeypatch.setattr(collocations, "CHUNK", 3)
-    with encode(SENTENCES, TextSettings(), Silent(), tmp_path, wanted) as corpus:
+    with joined(SENTENCES, tmp_path, wanted) as corpus:
         np.testing.assert_array_equal(corpus.tokens, expected)
 
 
 def test_a_joined_corpus_is_kept_under_a_key_of_its_own(write, tmp_path):
     text = write("\n".join(map(" ".join, SENTENCES)))
     home = tmp_path / "cache"
-    notes = []
-    progress = Silent()
-    progress.note = notes.append
-    first = encode(text, TextSettings(), progress, home, settings())
-    again = encode(text, TextSettings(), progress, home, settings())
-    assert "collocations joined, from the token cache" in notes[-1]
+    progress = Notes()
+    first, again = (joined(text, home, settings(), progress) for _ in range(2))
+    assert "collocations joined, from the token cache" in progress.notes[-1]
     assert first.key == again.key
     assert phrases_of(first) == phrases_of(again)
-    other = encode(text, TextSettings(), progress, home, settings(phrase_min_count=4))
-    plain = encode(text, TextSettings(), progress, home)
-    assert len({first.key, other.key, plain.key}) == 3
+    other, plain = joined(text, home, settings(phrase_min_count=4)), joined(text, home, None)
     assert phrases_of(plain) is None
     assert {each.key for each in cache.list_caches(home)} == {first.key, other.key, plain.key}
-    alike = encode(text, TextSettings(), progress, home, phrases_of(first))
-    np.testing.assert_array_equal(alike.tokens, first.tokens)
+    assert len({first.key, other.key, plain.key}) == 3
+    np.testing.assert_array_equal(joined(text, home, phrases_of(first)).tokens, first.tokens)
 
 
 def test_a_model_keeps_what_was_joined_and_other_text_is_joined_alike(write, tmp_path):
@@ -214,7 +211,7 @@ def test_settings_that_make_no_sense_are_refused(options, complaint):
 
 def test_words_with_white_space_are_refused(tmp_path):
     with pytest.raises(EmbedxError, match=r"--phrases takes words without white space; 'new york' is one of the corpus"):
-        encode([["in", "new york"]], TextSettings(), Silent(), tmp_path, settings())
+        joined([["in", "new york"]], tmp_path, settings())
 
 
 def test_the_command_lists_them(write, capsys, tmp_path):

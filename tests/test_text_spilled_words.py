@@ -11,6 +11,7 @@ import random
 import numpy as np
 import pytest
 import reference_text
+from notes import Notes
 
 import embedx
 from embedx.errors import EmbedxError
@@ -19,7 +20,6 @@ from embedx.text import cache, counting, parallel_tokenizer, reading, spilled_wo
 from embedx.text.sources import resolve
 from embedx.text.spilled_words import Spill
 from embedx.text.word_list import WordList
-from embedx.training.progress import Silent
 
 WORDS = [*"abcdefghijk", "é", "日本語", "\u3000", "\n", "\n\n", " ", "longer", "\ufffd", "x" * 300, "urahjeia", "xyzfrssr"]
 TINY = 1e-6  # gigabytes: a new table for each piece of the text
@@ -50,14 +50,6 @@ def added(monkeypatch):
     return found
 
 
-class Notes(Silent):
-    def __init__(self):
-        self.notes = []
-
-    def note(self, message):
-        self.notes.append(message)
-
-
 def texts(seed):
     rng = random.Random(seed)
     numbered = [f"w{n}" for n in range(40)]
@@ -85,12 +77,14 @@ def test_files_are_those_of_a_run_with_room_for_all_words(tmp_path, small_pieces
     sources = resolve([str(tmp_path / "*.txt")])
     expected = files(tmp_path / "whole", sources, 1)
     assert added == []
+    assert files(tmp_path / "parallel", sources, 2) == expected
     for threads in (1, 2, 3):
         assert files(tmp_path / f"{threads}", sources, threads, vocab_memory=memory) == expected
     assert len(added) > 6
     read = [reference_text.sentences(text + b" bad\xff " * (n == seed % 5)) for n, text in enumerate(written)]
     ids, words, counts = reference_text.encoded(read)
     assert np.frombuffer(expected["tokens.bin"], np.int32).tolist() == ids
+    assert [each["bad_utf8"] for each in expected["about"]["report"]["sources"]] == [k == seed % 5 for k in range(6)]
     with cache.encode(sources, TextSettings(), cache_dir=tmp_path / "1") as corpus:
         assert (corpus.words, corpus.counts.tolist()) == (words, counts)
 
@@ -99,6 +93,7 @@ def test_lists_are_the_same_too(tmp_path, small_pieces, added):
     (tmp_path / "a.jsonl").write_text("".join(f'{{"t": ["a b", "{n % 97}", "c\\n"]}}\n' for n in range(300)))
     sources = resolve([str(tmp_path / "a.jsonl")])
     expected = files(tmp_path / "whole", sources, 1, tokenizer="none", json_field="t")
+    assert files(tmp_path / "parallel", sources, 3, tokenizer="none", json_field="t") == expected
     for threads in (1, 3):
         home = tmp_path / f"{threads}"
         assert files(home, sources, threads, tokenizer="none", json_field="t", vocab_memory=TINY) == expected
