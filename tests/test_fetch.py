@@ -2,8 +2,10 @@
 
 import hashlib
 import http.server
+import os
 import re
 import threading
+from email.utils import parsedate_to_datetime
 
 import pytest
 from notes import Notes
@@ -35,6 +37,7 @@ class Site:
         self.moved = {}  # path: where to
         self.then = lambda: None  # what happens after the first answer
         self.asked = []  # (path, Range)
+        self.n_resumed = 0
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -54,6 +57,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.send_response(416)
             self.send_header("Content-Range", f"bytes */{len(content)}")
             return self.end_headers()
+        site.n_resumed += starts
         self.send_response(206 if starts else 200)
         if starts:
             self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
@@ -111,7 +115,7 @@ def test_a_file_is_fetched_once_and_then_found(site, recipe, own):
 def test_a_cut_download_is_resumed(site, recipe):
     site.cuts = [300, 200]
     assert fetch(recipe()).read_bytes() == TEXT
-    assert ranges(site) == [None, "bytes=300-", "bytes=500-"]
+    assert (ranges(site), site.n_resumed) == ([None, "bytes=300-", "bytes=500-"], 2)
     assert left() == []
 
 
@@ -157,7 +161,7 @@ def test_an_interrupted_download_is_resumed_by_the_next_call(site, recipe, monke
         fetch(recipe(sha256=SHA256))
     assert left() == ["mine.txt.part"]
     assert fetch(recipe(sha256=SHA256)).read_bytes() == TEXT
-    assert ranges(site) == [None, "bytes=300-"]
+    assert (ranges(site), site.n_resumed) == ([None, "bytes=300-"], 1)
 
 
 def test_what_has_another_checksum_or_is_empty_is_not_kept(site, recipe):
@@ -172,15 +176,21 @@ def test_what_has_another_checksum_or_is_empty_is_not_kept(site, recipe):
 def test_another_mirror_resumes_the_part(site, recipe):
     site.cuts = [300] + 3 * [0]
     assert fetch(recipe("mine.txt", "b/mine.txt")).read_bytes() == TEXT
-    assert site.asked[-1] == ("/b/mine.txt", "bytes=300-")
+    assert (site.asked[-1], site.n_resumed) == (("/b/mine.txt", "bytes=300-"), 4)
 
 
-@pytest.mark.parametrize("part", [TEXT, TEXT + b"0123456", OTHER[:300]])
-def test_a_part_that_is_whole_already_or_too_long_or_of_another_version(site, recipe, part):
+@pytest.mark.parametrize(
+    ("part", "is_same_version", "n_requests"),
+    [(TEXT, True, 1), (TEXT + b"0123456", True, 2), (TEXT, False, 1), (OTHER[:300], False, 1)],
+)
+def test_a_part_that_is_whole_already_or_too_long_or_of_another_version(site, recipe, part, is_same_version, n_requests):
     data_folder().mkdir(parents=True)
     (data_folder() / "mine.txt.part").write_bytes(part)
+    if is_same_version:
+        date = parsedate_to_datetime(site.date).timestamp()
+        os.utime(data_folder() / "mine.txt.part", (date, date))
     assert fetch(recipe(sha256=SHA256)).read_bytes() == TEXT
-    assert left() == []
+    assert (len(site.asked), left()) == (n_requests, [])
 
 
 def test_mirrors_are_tried_in_order_and_redirects_followed(site, recipe):

@@ -60,7 +60,7 @@ def fetch(recipe: Recipe, to: Path | None = None, progress: Progress | None = No
         raise EmbedxError(f"{part}: another process is fetching it; wait for that one")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        part.touch()
+        open(part, "ab").close()  # unlike `Path.touch`, keeps the date of a part that is there
         held = lock(part)
         try:
             _download(recipe, part, progress)
@@ -149,9 +149,11 @@ def _receive(url: str, part: Path, progress: Progress) -> None:
         response = urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=TIMEOUT)
     except urllib.error.HTTPError as error:
         error.close()
-        if error.code == http.client.REQUESTED_RANGE_NOT_SATISFIABLE:  # the part is as long as the file, or longer
+        if error.code == http.client.REQUESTED_RANGE_NOT_SATISFIABLE:
+            if error.headers.get("Content-Range", "").endswith(f"/{start}"):
+                return  # the part is the whole file
             os.truncate(part, 0)
-            raise _FailedError("has no more bytes than came before", may_retry=True) from error
+            raise _FailedError("has fewer bytes than came before", may_retry=True) from error
         raise _FailedError(f"HTTP {error.code} {error.reason}", error.code >= 500 or error.code in (408, 429)) from error
     except (OSError, http.client.HTTPException, ValueError) as error:
         why = getattr(error, "reason", error)
