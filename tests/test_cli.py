@@ -206,7 +206,7 @@ def test_training_on_baskets(home):
     [
         (["nowhere.txt"], "nowhere.txt: no such file or directory"),
         (["CORPUS", "--dim", "abc"], "embedx: --dim abc: must be a whole number"),
-        (["s3://bucket/x"], 's3://bucket/x: reading this needs more packages; pip install "smart_open[s3]"'),
+        (["s3://bucket/x"], "s3://bucket/x: reading this needs more packages; pip install"),
         (["CORPUS", "--min-count", "1000000"], "lower --min-count"),
         (["CORPUS", "--time-budget", "soon"], "--time-budget soon: not a time; write 90s, 10m, 2h or 1h30m"),
         (["CORPUS", "--time-budget", "5m", "--epochs", "3"], "--epochs and --time-budget both say when to stop"),

@@ -119,7 +119,7 @@ def test_the_blocks_and_their_marks_are_those_that_are_known():
 
 
 def test_options_named_in_the_text_exist():
-    known = {"--help", "--version", "--quick", "--report-only", "--data", "--only"}  # of `python -m eval`
+    known = {"--help", "--help-all", "--version", "--quick", "--report-only", "--data", "--only"}  # of `python -m eval`
     known |= {"--minutes", "--runs"}  # of `python -m tests.fuzz` and its like
     known |= {option for parameter in get_command(application([])).params for option in parameter.opts}
     for path in [
