@@ -158,12 +158,9 @@ def of_second(ranking: Ranking, leaders: Sequence[Line]) -> list[str]:
     value, name = spoken(value_of(best[0], measure)), NAMES[measure]
     if len(best) == len(own):
         return [f"In {name} there is no order between them (the highest is {value}, of {best[0].objective})."]
-    if len(best) == 1 and best[0] is leaders[0]:
-        return [f"{best[0].objective} is best in {name} too ({value})."]
-    others = f"; {listed(best[1:])} {'share' if len(best) > 2 else 'shares'} its rank" if len(best) > 1 else ""
     theirs = spoken(value_of(leaders[0], measure)) if leaders[0] in own else "none"
     beside = "" if leaders[0] in best else f"; {leaders[0].objective} has {theirs}"
-    return [f"In {name} {best[0].objective} is {'highest' if others else 'best'} ({value}){others}{beside}."]
+    return [f"In {name} {listed(best)} {'is' if len(best) == 1 else 'are'} best ({value}){beside}."]
 
 
 def of_pace(ranking: Ranking, own: Sequence[Line], leaders: Sequence[Line]) -> list[str]:

@@ -112,25 +112,24 @@ def rows_of(head: str, values: Mapping[str, Any]) -> list[list[str]]:
 
 def key_figures(model: Any, is_classifier: bool, findings: Mapping[str, Any]) -> dict[str, str]:
     """The numbers at the top of a page, as far as the folder has them."""
-    facts, unit = model.facts, "examples" if is_classifier else "words"
-    found: dict[str, Any] = {"objective": facts.get("objective")}
+    facts = model.facts
     if is_classifier:
-        found = {"objective": model.objective.name, "labels": f"{model.n_labels:,}"}
-        found["training rows"] = f"{facts['examples']:,}" if facts.get("examples") else None
+        found = {"objective": model.objective.name, "labels": model.n_labels, "training rows": facts.get("examples")}
         found |= findings["key_figures_of_test"]
     else:
-        found |= {"words": f"{len(model):,}", "dimension": f"{model.vectors.shape[1]:,}"}
-        found["tokens of text"] = f"{facts['corpus_tokens']:,}" if facts.get("corpus_tokens") else None
-    per = f", {facts['loss_unit']}" if facts.get("loss_unit") else ""
+        found = {"objective": facts.get("objective"), "words": len(model), "dimension": model.vectors.shape[1]}
+        found["tokens of text"] = facts.get("corpus_tokens")
+    unit = "examples" if is_classifier else "words"
     for title, fact, shape in (
         ("epochs", "epochs", "{:g}"),
         ("training", "seconds", "{:,.1f} s"),
         (f"{unit}/s", f"{unit}_per_second", "{:,}"),
-        (f"loss at the end{per}", "final_loss", "{:.4f}"),
+        (", ".join(filter(None, ["loss at the end", facts.get("loss_unit")])), "final_loss", "{:.4f}"),
         ("loss by frequencies alone", "baseline_loss", "{:.4f}"),
     ):
         found[title] = None if facts.get(fact) is None else shape.format(facts[fact])
-    return {title: str(value) for title, value in found.items() if value is not None}
+    shown = {title: f"{value:,}" if isinstance(value, int) else value for title, value in found.items()}
+    return {title: value for title, value in shown.items() if value}
 
 
 def check_place(out: Path, overwrite: bool) -> None:
