@@ -26,7 +26,7 @@ from embedx.engine.examples import Csr, Examples, csr_of
 from embedx.engine.loading import load_kernel
 from embedx.engine.select import POSITIVES
 from embedx.engine.sparse_levels import Level, best_nodes, level_of
-from embedx.engine.tiles import WIDTH, Kept
+from embedx.engine.tiles import WIDTH
 from embedx.kernels.random import stream_key
 from embedx.labeled.data import Labels
 from embedx.labeled.rules import input_length
@@ -61,8 +61,17 @@ class TreePlan(NamedTuple):
     levels: list[LevelPlan]
 
 
+class Trained(NamedTuple):
+    """What was learned of a tile."""
+
+    feature: np.ndarray  # int32 (n_kept,)
+    label: np.ndarray  # int32 (n_kept,): within the tile
+    value: np.ndarray  # float32 (n_kept,)
+    bias: np.ndarray  # float32 (n_labels,)
+
+
 class Tiles(NamedTuple):
-    """What was learned of some tiles of a level, one tile after another."""
+    """The same of some tiles of a level, one after another."""
 
     number: np.ndarray  # int64 (n,)
     n_kept: np.ndarray  # int64 (n,): weights of each
@@ -166,7 +175,7 @@ class TreeTraining(Strategy):
         self.is_dual = settings.optimizer == DualCoordinateDescent.name
         self.workers = [self._new_worker() for _ in range(0 if by_others else settings.threads)]
         self.trained: list[list[Level]] = [[] for _ in trees]
-        self.done: list[Kept | None] = []
+        self.done: list[Trained | None] = []  # by tile of the level that is under way
         self.losses = [np.zeros(len(self.level_plan(n).tiles)) for n in range(len(self.levels))]  # of the last epoch, by tile
 
     def _scores_in(self, tree: TreePlan, depth: int) -> float:
@@ -208,9 +217,7 @@ class TreeTraining(Strategy):
         plan = self.level_plan(level)
         if len(self.done) != len(plan.tiles):
             self.done = [None] * len(plan.tiles)
-        if self.by_others:
-            self.bias = np.zeros(int(plan.first_node[-1]), dtype=np.float32)
-        else:
+        if not self.by_others:
             self._find_members(level)
             self.scores_of_row = float(np.diff(self.members.indptr) @ np.diff(plan.first_node)) / self.n_labelled
             self.bias = self._first_biases(plan)
@@ -257,9 +264,9 @@ class TreeTraining(Strategy):
         plan = self.tile_plan(n_members, rate, stream_key(self.settings.seed, epoch, chunk))
         groups = tiles.LabelGroups(self.members, self.positives, self.bias)
         loss, n_features = self.kernel(*self.functions, self.examples, groups, group, first, last, plan, worker)
-        kept = tiles.kept_weights(groups, first, last, plan, worker, n_features)
+        trained = tiles.kept_weights(groups, first, last, plan, worker, n_features)
         self.losses[epoch][chunk] = loss  # first: what is done may be handed over
-        self.done[chunk] = kept
+        self.done[chunk] = Trained(*trained, self.bias[first:last].copy())
         n_scores = n_members * (last - first)
         # The loss of a row is the sum over the labels that it reaches; that of the nodes above is none of labels.
         is_of_labels = self.is_of_labels(epoch)
@@ -271,28 +278,21 @@ class TreeTraining(Strategy):
         return sum(map(len, self.trained))
 
     def finish_level(self, level: int) -> None:
-        """Keep a level, with those of its tiles that are trained."""
-        plan, done = self.level_plan(level), self.done
-        tiles = [
-            (group, first, kept[0], kept[1], kept[2] / np.float32(self.length))
-            for (group, first, _), kept in zip(plan.tiles, done, strict=True)
-            if kept is not None
-        ]
-        self.trained[self.levels[level][0]].append(level_of(plan.first_node, tiles, self.bias, self.n_features))
+        """Keep a level, with those of its tiles that are trained; the probability of other nodes is next to nothing."""
+        plan = self.level_plan(level)
+        never = self.objective.initial_bias(np.array([0.5 / max(len(self.example), 1)]), np.array([1.0]))[0]
+        bias, weights = np.full(int(plan.first_node[-1]), never, dtype=np.float32), []
+        for (group, first, last), each in zip(plan.tiles, self.done, strict=True):
+            if each is not None:
+                weights.append((group, first, each.feature, each.label, each.value / np.float32(self.length)))
+                bias[first:last] = each.bias
+        self.trained[self.levels[level][0]].append(level_of(plan.first_node, weights, bias, self.n_features))
         self.done = []
 
     def give_up(self) -> None:
         """The run ends before its time: of a tree whose last level is under way the labels that are trained so far are kept."""
-        if self.level == len(self.levels):
-            return
-        plan = self.level_plan(self.level)
-        if not self.is_of_labels(self.level) or not any(kept is not None for kept in self.done):
-            return
-        never = self.objective.initial_bias(np.array([0.5 / max(len(self.example), 1)]), np.array([1.0]))[0]
-        for (_, first, last), kept in zip(plan.tiles, self.done, strict=True):
-            if kept is None:
-                self.bias[first:last] = never
-        self.finish_level(self.level)
+        if self.level < len(self.levels) and self.is_of_labels(self.level) and any(each is not None for each in self.done):
+            self.finish_level(self.level)
 
     def level_plan(self, level: int) -> LevelPlan:
         """The plan of a level."""
@@ -306,27 +306,22 @@ class TreeTraining(Strategy):
 
     def tiles(self, level: int) -> Tiles:
         """The trained tiles of a level that is under way."""
-        done = [(n, kept) for n, kept in enumerate(self.done) if kept is not None]
-        number, bounds = np.array([n for n, _ in done], dtype=np.int64), self.level_plan(level).tiles
-        feature, label, value = (
-            np.concatenate([np.zeros(0, dtype), *(kept[k] for _, kept in done)])
-            for k, dtype in enumerate((np.int32, np.int32, np.float32))
-        )
-        bias = np.concatenate([np.zeros(0, np.float32), *(self.bias[bounds[n][1] : bounds[n][2]] for n in number)])
-        n_kept = np.array([len(kept[0]) for _, kept in done], dtype=np.int64)
-        return Tiles(number, n_kept, feature, label, value, bias, self.losses[level][number])
+        done = [(n, each) for n, each in enumerate(self.done) if each is not None]
+        number = np.array([n for n, _ in done], dtype=np.int64)
+        none = Trained(*(np.zeros(0, dtype) for dtype in (np.int32, np.int32, np.float32, np.float32)))
+        columns = (np.concatenate(parts) for parts in zip(none, *(each for _, each in done), strict=True))
+        n_kept = np.array([len(each.feature) for _, each in done], dtype=np.int64)
+        return Tiles(number, n_kept, *Trained(*columns), self.losses[level][number])
 
     def add_tiles(self, level: int, tiles: Tiles) -> None:
         """Take over trained tiles of the level that is under way."""
-        first_kept = first_label = 0
-        for number, n_kept, loss in zip(tiles.number.tolist(), tiles.n_kept.tolist(), tiles.loss.tolist(), strict=True):
-            kept = slice(first_kept, first_kept + n_kept)
-            _, first, last = self.level_plan(level).tiles[number]
-            self.bias[first:last] = tiles.bias[first_label : first_label + last - first]
-            self.losses[level][number] = loss
-            # Copies: views would keep all other tiles in memory.
-            self.done[number] = (tiles.feature[kept].copy(), tiles.label[kept].copy(), tiles.value[kept].copy())
-            first_kept, first_label = kept.stop, first_label + last - first
+        bounds = self.level_plan(level).tiles
+        widths = np.array([bounds[n][2] - bounds[n][1] for n in tiles.number], dtype=np.int64)
+        columns = zip(tiles[2:6], (tiles.n_kept, tiles.n_kept, tiles.n_kept, widths), strict=True)
+        parts = [np.split(column, np.cumsum(sizes)[:-1]) for column, sizes in columns]
+        for n, *own in zip(tiles.number, *parts, strict=False):
+            self.done[n] = Trained(*(part.copy() for part in own))  # views would keep all other tiles in memory
+        self.losses[level][tiles.number] = tiles.loss
 
     def trees(self) -> list[LabelTree]:
         """The trees that are trained to the end."""
