@@ -94,19 +94,10 @@ def test_collocations_scores_and_joined_text_are_gensims(case, tmp_path, monkeyp
             name, score = model.score_candidate(a, b, between)
             scored[a, *between, b] = (model.vocab[name], pytest.approx(score, rel=1e-12))
         assert ours == scored
-        before = SENTENCES if k == 0 else texts[k - 1]
-        theirs = model.find_phrases(before)
-        assert len(theirs) >= 3 - k
-        assert theirs.keys() <= {"_".join(words) for words in ours}
+        if k == 0:  # gensim's list takes words with `_` apart
+            assert {each.joined: each.score for each in found.passes[k]} == pytest.approx(model.export_phrases())
+        assert len(ours) >= 3 - k
         assert list(found.passes[k]) == sorted(found.passes[k], key=lambda each: -each.score)
-
-
-def test_all_collocations_are_found_and_no_others(tmp_path):
-    wanted = settings(connector_words=CONNECTORS)
-    (model,), _ = by_gensim(SENTENCES, wanted)
-    with joined(SENTENCES, tmp_path, wanted) as corpus:
-        found = {each.joined: each.score for each in phrases_of(corpus).passes[0]}
-    assert found == pytest.approx(model.export_phrases())
 
 
 def test_more_pairs_than_there_is_memory_for_are_an_error(tmp_path, monkeypatch):
@@ -117,15 +108,18 @@ def test_more_pairs_than_there_is_memory_for_are_an_error(tmp_path, monkeypatch)
         joined(SENTENCES, tmp_path, settings())
 
 
-def test_many_different_connector_words_have_many_sequences(tmp_path):
+def test_many_different_connector_words_have_many_sequences(tmp_path, monkeypatch):
     rng = random.Random(1)
     connectors = [f"c{k}" for k in range(40)]
     sentences = [["x", *rng.choices(connectors, k=2), "y"] for _ in range(3000)]
-    wanted = settings(connector_words=" ".join(connectors), phrase_min_count=1, phrase_threshold=0.0001)
+    wanted = settings(connector_words=" ".join(connectors), phrase_min_count=1, phrase_threshold=1e-6)
     (model,), (text,) = by_gensim(sentences, wanted)
     with joined(sentences, tmp_path, wanted) as corpus:
         assert as_sentences(corpus) == text
         assert len(phrases_of(corpus)) == len(model.export_phrases()) > 600
+    monkeypatch.setattr(collocations, "MAX_LONGER", 100 * (len(connectors) + 1))  # 100 sequences, of one word and of two
+    with joined(sentences, tmp_path, wanted) as corpus:
+        assert 50 <= len(phrases_of(corpus)) < 100
 
 
 def test_a_text_without_a_repeated_pair(tmp_path):

@@ -10,13 +10,9 @@
         unfinished.txt    says so; it is written once the folder is locked
         spilled-*.bin     words that outgrew memory, until they are merged; see `embedx.text.spilled_words`
 
-A folder is complete when it appears, because it is renamed when it is. So one of the latter with that file in it, or
-nothing, which nobody locks, is left from a process that was killed; the next one removes it. FOLDER may hold anything else,
-which nobody touches.
-
-What is found in the cache is checked before it is used, because compiled code looks words up by the tokens without asking
-whether there are so many, and because a machine that lost its power may leave zeros, which are tokens too; what is damaged is
-built again.
+A corpus is written in a temporary folder, which is locked, and renamed when it is complete. A temporary folder without a lock
+is left from a killed process; the next run deletes it. Other files in FOLDER are never touched. A corpus of the cache is
+checked before it is used (`embedx.text.encoded_corpus`); a damaged one is built again.
 """
 
 import array
@@ -59,8 +55,8 @@ def encode(
     They are read by as many threads, and of Wikipedia dumps by as many processes; by default one for each core. The tokens are
     the same, in the same order.
 
-    What cannot be known again (standard input, a pipe, a file that changes while it is read) becomes a temporary corpus.
-    Where somebody is to `watch` the text, it is read in any case.
+    Sources without a fingerprint (standard input, a pipe, a file that changes while it is read) become a temporary corpus.
+    With `watch` the text is read even if it is in the cache.
     """
     home = cache_dir or default_folder()
     key = cache_key(sources, settings)
@@ -147,7 +143,7 @@ def clear_caches(cache_dir: Path | None = None) -> int:
             return 0
         freed = sweep(home)
         if kept := _kept_in(home):
-            with workspace(home) as away:  # where nobody looks for them: no run finds a part of one
+            with workspace(home) as away:  # so that no run finds a corpus of which a part is deleted
                 freed += sum(move(folder, away) for folder in kept)
     return freed
 

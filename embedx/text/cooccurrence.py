@@ -7,7 +7,7 @@ words left out bring others into a window.)
 
 Memory stays below a bound whatever the corpus (`embedx.text.counting`). The result maps files:
 
-    x paired with targets[offsets[x] : offsets[x + 1]], ascending, so often as times[...] says
+    input x occurs times[k] times with target targets[k], for k from offsets[x] to offsets[x + 1]; targets ascend
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""A corpus being written, in a folder that is deleted unless it is finished; other folders that do not stay."""
+"""Writes an encoded corpus, in a folder that is deleted unless the corpus is finished; other temporary folders."""
 
 import contextlib
 import datetime
@@ -30,7 +30,7 @@ class CorpusWriter:
     def __init__(self, home: Path) -> None:
         self.home = home
         self.kept = False
-        self._ends_sentence = True  # whether a mark between sentences would stand behind another one, or begin the corpus
+        self._ends_sentence = True  # whether the last token is a mark between sentences, or there is none yet
 
     def __enter__(self) -> Self:
         with explained(self.home):
@@ -88,10 +88,9 @@ class CorpusWriter:
     def finish(
         self, report: dict[str, Any], settings: dict[str, Any], key: str = "", progress: Progress = SILENT
     ) -> EncodedCorpus:
-        """The corpus, kept under its key; if another run was quicker with the same, that one's.
+        """The corpus, kept under its key; if another run has published the same corpus meanwhile, that one.
 
-        Without a key, or where something is in the way that is not this program's or another user's, it is deleted when it is
-        closed.
+        Without a key, or if the folder of that name is none of the cache's, a temporary corpus: deleted when it is closed.
         """
         created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         about = {"created": created, "settings": settings, "n_tokens": self.n_tokens, "report": report}
@@ -138,7 +137,7 @@ def is_kept(folder: Path) -> bool:
 
 
 def move(folder: Path, away: Path) -> int:
-    """Move a kept corpus into the folder `away`; its bytes, none if others were quicker."""
+    """Move a kept corpus into the folder `away`; its bytes, 0 if another process has moved it."""
     lock = locks.lock(folder)  # a run that has just published it may have yet to open it
     try:
         folder.rename(away / folder.name)
@@ -149,7 +148,7 @@ def move(folder: Path, away: Path) -> int:
     return bytes_in(away / folder.name)
 
 
-# ---- folders that do not stay
+# ---- temporary folders
 
 
 @contextlib.contextmanager
@@ -188,5 +187,5 @@ def explained(home: Path, attempt: str = "written") -> Iterator[None]:
     except OSError as error:
         raise EmbedxError(
             f"{home}: the token cache cannot be {attempt} ({error.strerror or error}); "
-            "make room there or choose another folder with --cache-dir"
+            "free some space or choose another folder with --cache-dir"
         ) from error

@@ -23,8 +23,9 @@ def encode(
     *,
     threads: int | None = None,
 ) -> EncodedCorpus:
-    """The corpora as provisional token ids; read now, by so many threads (one for each core), or found in the token cache.
+    """The corpora as provisional token ids, read now or found in the token cache.
 
+    threads     that read; by default one for each core
     phrases     collocations to join: how they are found in these corpora, or those that were joined in others; none, if None
     """
     if isinstance(corpora, str | Path):

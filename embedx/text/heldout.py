@@ -1,4 +1,4 @@
-"""Which part of a corpus is held out from training: some tens of contiguous spans, with a border about each that nobody sees.
+"""Which part of a corpus is held out from training: some tens of contiguous spans, with a border about each that is not used.
 
 A page keeps to its topic, so that text beside what is held out gives it away: on 100 MB of Wikipedia (pages of 1,100
 words on average) a word that occurs 20 to 100 times comes again within 250 tokens 1,100 times as often as it would anywhere,

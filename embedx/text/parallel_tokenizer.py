@@ -1,8 +1,8 @@
 """From blocks of text to tokens, on one thread or on several, with the same tokens in the same order.
 
-Text is cut into chunks, where words end. Each thread has a tokeniser of its own, which numbers words by first appearance, and
-which words are new in a chunk is told with its tokens. Going through the chunks in their order, these few words are looked
-up among all words, and the tokens renumbered: a word new to all gets the next number, by first appearance, whoever read it.
+Text is cut into chunks, where words end. Each thread has a tokeniser of its own, which numbers words by first appearance. The
+chunks are renumbered in their order: the words that are new in a chunk are looked up among all words, and a word that is new
+there too gets the next number. So the numbers do not depend on the threads.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,7 +20,7 @@ from embedx.text.tokenizer import BAD, FIRST_BAD, TOO_LONG, BadUtf8Error, Table,
 from embedx.text.word_list import WordList
 
 CHUNK_BYTES = 1 << 19  # enough that handing it over costs nothing, little enough to have some for each thread
-MAX_CHUNK_BYTES = 1 << 23  # it is cut there whatever stands there
+MAX_CHUNK_BYTES = 1 << 23  # it is cut there, even within a word
 MAX_TYPES, MAX_MEMORY = 1 << 20, 1 << 27  # of a thread's own table; a larger one is replaced by an empty one
 OWN_SHARE = 0.5  # of the memory for words that the threads' own tables take at most
 

@@ -33,8 +33,8 @@ NEARLY_FULL = 0.9  # of the capacity; the words of the next block are fewer than
 END, KEY, TYPES, EMITTED, BAD, FIRST_BAD, OFFSET, TOO_LONG, STATE_WIDTH = range(9)
 
 BYTE_ORDER_MARK, REPLACEMENT = 0xFEFF, 0xFFFD
-REPLACE, SKIP, ERROR = range(3)
-ON_BAD = {"replace": REPLACE, "skip": SKIP, "error": ERROR}
+ON_BAD = {"replace": 0, "skip": 1, "error": 2}
+SKIP, ERROR = ON_BAD["skip"], ON_BAD["error"]
 
 # A word of up to seven bytes is its own signature in the hash table; a longer one has a flag and a hash there, and its bytes
 # are compared. 0 is an empty slot: no word has a zero byte.
@@ -282,7 +282,7 @@ class Tokenizer:
         enter_words(others, first, last, self.state, self.table, numbers)
 
     def outgrows(self, memory: int) -> bool:
-        """Whether the table of words takes more than so many bytes, or soon would, when it is copied to grow."""
+        """Whether the table of words takes more than `memory` bytes, or will when it is copied to grow."""
         slots = self.table.slots
         n_tables = 3 if 2 * self.n_types >= NEARLY_FULL * len(slots) else 1
         return 2 * int(self.state[END]) + 8 * self.n_types + n_tables * slots.nbytes > memory
