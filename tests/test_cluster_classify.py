@@ -162,13 +162,10 @@ def halves(data):
 
 
 BY_EXAMPLES = {
-    "all labels of dense features": ("softmax", lambda: digits(1500, 500), {"epochs": 10}),
     "drawn labels of dense features": ("ove", lambda: digits(1500, 500), {"epochs": 10}),
-    "a path of dense features": ("hs", lambda: digits(1500, 500), {"epochs": 10}),
     "all labels of sparse features": ("softmax", lambda: halves(topics(3000)), {"epochs": 30}),
     "tiles of sparse features": ("ova", lambda: halves(topics(3000)), {"epochs": 30, "optimizer": "adagrad"}),
     "a hidden layer": ("softmax", lambda: halves(topics(3000)), {"epochs": 30, "hidden": 20}),
-    "weight decay": ("softmax", lambda: digits(1500, 500), {"epochs": 10, "l2": 1e-3}),
     "sgd": ("softmax", lambda: digits(1500, 500), {"epochs": 10, "optimizer": "sgd", "learning_rate": 0.05}),
     "a number for each row": ("ns", lambda: digits(1500, 500), {"epochs": 10, "optimizer": "rowwise-adagrad"}),
 }

@@ -94,29 +94,9 @@ def test_the_task_of_a_folder(tmp_path):
     (tmp_path / "file").write_text("2 2\n")
     for none in (tmp_path, tmp_path / "file", tmp_path / "absent", "https://example.org/vectors.gz", ""):
         assert on_disk.task_of(none) is None
-
-
-def test_the_task_of_a_damaged_folder_is_not_guessed(tmp_path):
-    path = saved(tmp_path / "m")
-    (path / "model.json").write_text("{")
+    (tmp_path / "model.json").write_text("{")
     with pytest.raises(EmbedxError, match=r"model.json: damaged"):
-        on_disk.task_of(path)
-
-
-def test_a_missing_or_short_list_of_names_is_noticed(tmp_path):
-    path = saved(tmp_path / "m")
-    (path / "features.tsv").write_text("film\n")
-    with pytest.raises(EmbedxError, match=r"features.tsv: 1 lines, but model.json says 2; restore the folder"):
-        on_disk.read(path, CLASSIFIER)
-    (path / "features.tsv").write_text("film\nfilm\n")
-    with pytest.raises(EmbedxError, match=r"features.tsv: a name occurs twice"):
-        on_disk.read(path, CLASSIFIER)
-    (path / "features.tsv").unlink()
-    with pytest.raises(EmbedxError, match=r"features.tsv: missing; restore the folder"):
-        on_disk.read(path, CLASSIFIER)
-    (path / "labels.tsv").write_text("bad\t3\ngood\nso so\t5\n")
-    with pytest.raises(EmbedxError, match=r"labels.tsv:2: no count after the name"):
-        on_disk.read(path, CLASSIFIER)
+        on_disk.task_of(tmp_path)
 
 
 @pytest.mark.parametrize("action", ["stat", "open"])  # of what is in a folder, and of a file
