@@ -517,8 +517,8 @@ def spoiled(monkeypatch):
     """Runs diverge beyond their middle, whatever the rate."""
     judge = Guard._judge
 
-    def lost(self, loss, share, is_over):
-        return "the loss got lost" if share > 0.5 else judge(self, loss, share, is_over)
+    def lost(self, loss, mean, share, is_over):
+        return "the loss got lost" if share > 0.5 else judge(self, loss, mean, share, is_over)
 
     monkeypatch.setattr(Guard, "_judge", lost)
 

@@ -136,8 +136,7 @@ class Guard:
         is_good = False
         if losses:
             loss, of_all = median(losses), sum(self.parts, Tally())
-            wrong = self._judge(loss, share, is_over) or self._judge_mean(of_all.loss / of_all.pairs)
-            if wrong:
+            if wrong := self._judge(loss, of_all.loss / of_all.pairs, share, is_over):
                 return wrong
             is_good = self._is_good(loss)
             self.best = loss if self.best is None else min(loss, self.best)
@@ -156,36 +155,30 @@ class Guard:
             self.copy = state.snapshot(into=self.copy)
         return None
 
-    def _judge(self, loss: float, share: float, is_over: bool) -> str | None:
-        """What is wrong with the loss of an interval."""
+    def _judge(self, loss: float, mean: float, share: float, is_over: bool) -> str | None:
+        """What is wrong with the loss of an interval, and with the mean over all its pairs."""
+        first, went = self.first_level, "the loss went from {:.4g} to {:.4g}"
         if not math.isfinite(loss):
             return "the loss is not finite"
-        first = self.first_level
         if self.level is None:
             if first is not None and above(loss, first) > FAR:
-                return f"the loss went from {first:.4g} to {loss:.4g}"
+                return went.format(first, loss)
             self.level = loss
-        best = min(self.level, self.best if self.best is not None else self.level)
+        best = self.level if self.best is None else min(self.best, self.level)
         if loss - best > FAR * max(abs(best), abs(self.level) / 10, 1.0):
-            return f"the loss went from {best:.4g} to {loss:.4g}"
+            return went.format(best, loss)
         if first is None:
             return None
         height = above(loss, first)
         self.high_since = None if height <= HIGH else self.since if self.high_since is None else self.high_since
         self.n_high = self.n_high + 1 if height > HIGH else 0
         if self.high_since is not None and self.n_high >= MIN_HIGH and share - self.high_since >= LASTING:
-            return f"the loss went from {first:.4g} to {loss:.4g}"
+            return went.format(first, loss)
         baseline = first if self.baseline is None else min(self.baseline, first)
         if is_over and self.lowered and above(loss, baseline) > (0 if self.phase == 0 else SLACK):
             self.is_weak = height <= SLACK
             return f"the loss ended at {loss:.4g}, while that of a model without inputs is {baseline:.4g}"
-        return None
-
-    def _judge_mean(self, loss: float) -> str | None:
-        """What is wrong with the mean over all pairs of an interval."""
-        if self.first_level is None or above(loss, self.first_level) <= VERY_FAR:
-            return None
-        return f"the loss went from {self.first_level:.4g} to {loss:.4g}"
+        return went.format(first, mean) if above(mean, first) > VERY_FAR else None
 
     def _is_good(self, loss: float) -> bool:
         assert self.level is not None

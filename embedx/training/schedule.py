@@ -29,13 +29,9 @@ class Schedule:
     updates: float = 1.0  # in a chunk
     unit: str = "words"
 
-    @property
-    def n_steps(self) -> float:
-        return math.inf if self.time_budget else self.n_chunks * self.epochs
-
     def share_done(self, steps: int, seconds: float) -> float:
         """How much of the run is over, 0 to 1."""
-        return min(seconds / self.time_budget, 1.0) if self.time_budget else steps / self.n_steps
+        return min(seconds / self.time_budget, 1.0) if self.time_budget else steps / (self.n_chunks * self.epochs)
 
     def rate(self, share_done: float, steps: int) -> float:
         """The learning rate when a share of the run is done, which took so many steps."""
