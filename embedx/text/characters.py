@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from embedx.settings import TextSettings
 from embedx.text.tables import SENTENCE_END, TOKEN_END
 
 # Entries of `plain` that are not the byte to append to the word.
@@ -32,16 +31,16 @@ class Characters(NamedTuple):
 
 
 @functools.cache
-def tables(settings: TextSettings) -> Characters:
+def tables(tokenizer: str, lowercase: bool) -> Characters:
     """The tables for these settings, from the Unicode data of this Python."""
     characters = list(map(chr, range(sys.maxunicode + 1)))
     difference = np.zeros(len(characters), np.int64)
-    if settings.lowercase:
+    if lowercase:
         for code, c in enumerate(characters):
             # Each by itself; the context that str.lower() looks at would make a capital sigma that ends a word ς.
             if (lower := c.lower()) != c:
                 difference[code] = ord(lower[0]) - code
-    if settings.tokenizer == "words":
+    if tokenizer == "words":
         separates = [category[0] not in "LMN" for category in map(unicodedata.category, characters)]
     else:
         separates = [c.isspace() or c == "\0" for c in characters]

@@ -259,7 +259,7 @@ class Tokenizer:
     """Numbers words in order of first appearance, over any number of sources."""
 
     def __init__(self, settings: TextSettings) -> None:
-        self.characters = tables(settings)
+        self.characters = tables(settings.tokenizer, settings.lowercase)
         self.on_bad = ON_BAD[settings.on_bad_utf8]
         self.state = np.zeros(STATE_WIDTH, np.int64)
         self.table = new_table(FIRST_LETTERS)
