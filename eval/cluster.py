@@ -206,8 +206,9 @@ def predicted(records: Records) -> str:
             chunk, size = distributed_words.CHUNK, Size(nodes, CORES)
             length = float(chunk * distributed_words.chunks_per_range(None, round(words / chunk), PASSES, len(uses), size))
             row: dict[str, Any] = {"text": text, "machines": str(nodes)}
+            known: dict[int, float] = {}
             for network, bandwidth in NETWORKS.items():
-                rate = words_per_second(cost, Machines(nodes, CORES, bandwidth, ROUND_TRIP, length), uses)
+                rate = words_per_second(cost, Machines(nodes, CORES, bandwidth, ROUND_TRIP, length), uses, known)
                 hours = PASSES * words / rate / 3600
                 duration = f"{hours:.1f} h" if hours >= 1 else f"{60 * hours:.1f} min"
                 row[network] = f"{rate / (nodes * CORES * cost.words_per_second):.2f}; {duration}"

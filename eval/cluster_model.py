@@ -46,12 +46,15 @@ def rows_changed(uses: np.ndarray, words: float) -> float:
     return float(-np.expm1(-uses * words).sum())
 
 
-def words_per_second(costs: Costs, machines: Machines, uses: np.ndarray) -> float:
-    """What all workers together train in a second, once they are under way."""
+def words_per_second(costs: Costs, machines: Machines, uses: np.ndarray, known: dict[int, float] | None = None) -> float:
+    """What all workers together train in a second, once they are under way.
+
+    known  the rows that some number of ranges change, which calls of the same `uses` and `range_words` share
+    """
     own = rows_changed(uses, machines.range_words)
     trains = machines.range_words / (costs.words_per_second * machines.threads) + costs.merged * own / machines.threads
     call = (costs.latency + machines.latency) / 2
-    known: dict[int, float] = {}
+    known = {} if known is None else known
 
     def others(ranges: int) -> float:
         if ranges not in known:

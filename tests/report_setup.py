@@ -38,7 +38,7 @@ def word_folder(path):
     counts = np.arange(TOPICS * SIZE, 0, -1, dtype=np.int64) * 100
     settings = {"window": 5, "sample": 1e-4, "tokenizer": "whitespace"}
     arrays = {"input": topic_vectors()}
-    return model.save(path, words=words(), counts=counts, arrays=arrays, settings=settings, facts=facts)
+    return model.WordVectors(words(), arrays, counts=counts, settings=settings, facts=facts).save(path)
 
 
 LABELS = ["sport", "film", NASTY, "rare"]

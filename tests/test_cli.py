@@ -18,7 +18,7 @@ from needs import needs_gensim
 import embedx
 from embedx.training.progress import Reporter
 from embedx.vectors import formats
-from embedx.vectors.model import save
+from embedx.vectors.model import WordVectors
 from tests import forked
 from tests.forked import environment
 
@@ -130,7 +130,7 @@ def test_export_refuses_what_it_cannot_write(trained):
 def test_training_on_nothing_is_a_mistake_that_changes_nothing(home, corpus):
     (home / "words.txt").write_text("a\nb\n" * 9)
     if not (kept := home / "kept.embedx").exists():
-        save(kept, words=["a"], counts=np.array([1]), arrays={"input": np.ones((1, 2), np.float32)}, settings={}, facts={})
+        WordVectors(["a"], {"input": np.ones((1, 2), np.float32)}, counts=np.array([1])).save(kept)
     before = {each.name: each.read_bytes() for each in kept.iterdir()}
     done = embedx_run(home, "train", corpus, "--output", kept, "--overwrite", check=False, input="a\nb\n" * 9)
     assert done.returncode == 2

@@ -14,7 +14,6 @@ from embedx.errors import EmbedxError
 from embedx.evaluation import heldout
 from embedx.objectives import OBJECTIVES
 from embedx.skipgram import collapsed
-from embedx.skipgram.task import save
 from embedx.text import cooccurrence
 from embedx.training.progress import Silent
 
@@ -66,7 +65,7 @@ def test_it_comes_close_to_the_best_that_any_model_could_do(two_topics, monkeypa
 
 
 def test_the_model_is_like_any_other(fitted, two_topics, tmp_path):
-    loaded = embedx.load(save(fitted.vectors, tmp_path / "model"))
+    loaded = embedx.load(fitted.vectors.save(tmp_path / "model"))
     np.testing.assert_array_equal(loaded.vectors, fitted.vectors.vectors)
     assert loaded.settings["count_passes"] == 5
     assert loaded.settings["sampler"] == "all"

@@ -303,8 +303,7 @@ def home(tmp_path_factory):
     """A folder with two models of the same words, one of others, a text and a file of vectors."""
     folder = tmp_path_factory.mktemp("heldout")
     for name, options in {"a": {}, "b": {"seed": 2}, "c": {"n": 31}}.items():
-        v = words_model(**options)
-        model.save(folder / name, words=v.words, counts=v.counts, arrays=v.arrays, settings=v.settings, facts=v.facts)
+        words_model(**options).save(folder / name)
     rng = np.random.default_rng(0)
     lines = [" ".join(f"w{k}" for k in rng.integers(0, 30, 12)) for _ in range(200)]
     (folder / "text.txt").write_text("\n".join(lines))

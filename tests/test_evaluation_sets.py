@@ -159,7 +159,7 @@ def some_vectors():
 
 def saved(folder, vectors, output=None):
     arrays = vectors.arrays if output is None else {**vectors.arrays, "output": output}
-    return model.save(folder, words=vectors.words, counts=None, arrays=arrays, settings={}, facts={"objective": "hs"})
+    return WordVectors(vectors.words, arrays, facts={"objective": "hs"}).save(folder)
 
 
 def test_output_and_summed_vectors_are_scored(tmp_path):

@@ -30,7 +30,7 @@ def saved(path, **changed):
 
 def word_vectors(path):
     arrays = {"input": np.eye(2, dtype=np.float32)}
-    return model.save(path, words=["b", "a"], counts=np.array([2, 1]), arrays=arrays, settings={}, facts={})
+    return model.WordVectors(["b", "a"], arrays, counts=np.array([2, 1])).save(path)
 
 
 def test_names_of_several_stems_are_read_back(tmp_path):
@@ -136,6 +136,6 @@ def test_what_could_not_be_read_back_is_not_written(tmp_path, content, complaint
 def test_words_come_with_a_row_each_and_by_falling_count(tmp_path):
     given = {"words": ["a", "b"], "counts": None, "arrays": {"input": np.eye(2, dtype=np.float32)}, "settings": {}, "facts": {}}
     with pytest.raises(ValueError, match="each row of the input needs a word of its own"):
-        model.save(tmp_path / "m", **given | {"words": ["a"]})
+        model.WordVectors(**given | {"words": ["a"]}).save(tmp_path / "m")
     with pytest.raises(ValueError, match="counts must not increase"):
-        model.save(tmp_path / "m", **given | {"counts": np.array([1, 2])})
+        model.WordVectors(**given | {"counts": np.array([1, 2])}).save(tmp_path / "m")

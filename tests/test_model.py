@@ -32,9 +32,13 @@ def toy(n=50, dim=6, seed=1):
     }
 
 
+def save(folder, overwrite=False, **given):
+    return model.WordVectors(**given).save(folder, overwrite)
+
+
 def test_what_was_saved_is_loaded(tmp_path):
     given = toy()
-    folder = model.save(tmp_path / "deep" / "a.ns.embedx", **given)
+    folder = save(tmp_path / "deep" / "a.ns.embedx", **given)
     loaded = model.load(folder)
     assert loaded.words == given["words"]
     np.testing.assert_array_equal(loaded.counts, given["counts"])
@@ -56,7 +60,7 @@ def test_what_was_saved_is_loaded(tmp_path):
 def test_large_arrays_are_written_by_blocks(tmp_path, monkeypatch):
     monkeypatch.setattr("embedx.storage.schema.BLOCK_FLOATS", 20)
     given = toy(n=53)
-    loaded = model.load(model.save(tmp_path / "m", **given))
+    loaded = model.load(save(tmp_path / "m", **given))
     np.testing.assert_array_equal(loaded.vectors, given["arrays"]["input"])
     np.testing.assert_allclose(loaded._norms, np.linalg.norm(given["arrays"]["input"], axis=1), rtol=1e-6)
 
@@ -64,17 +68,17 @@ def test_large_arrays_are_written_by_blocks(tmp_path, monkeypatch):
 def test_any_word_survives(tmp_path):
     words = ["a\tb", "c\nd", "e\rf", "back\\slash", "\\t", "\\\\n", "naïve", "\u00a0", "\u2028", "\x85", " ", "", "🙂", "\\"]
     given = {**toy(n=len(words)), "words": words}
-    assert model.load(model.save(tmp_path / "m", **given)).words == words
+    assert model.load(save(tmp_path / "m", **given)).words == words
 
 
 def test_counts_may_be_unknown_and_biases_alone_are_a_model(tmp_path):
-    assert model.load(model.save(tmp_path / "m", **{**toy(), "counts": None})).counts is None
-    assert model.load(model.save(tmp_path / "n", **toy(n=3, dim=0))).vectors.shape == (3, 0)
+    assert model.load(save(tmp_path / "m", **{**toy(), "counts": None})).counts is None
+    assert model.load(save(tmp_path / "n", **toy(n=3, dim=0))).vectors.shape == (3, 0)
 
 
 def test_a_query_with_an_unknown_word_is_told_what_is_near(tmp_path):
     given = {**toy(n=4), "words": ["Paris", "colour", "walk", "zebra"]}
-    vectors = model.load(model.save(tmp_path / "m", **given))
+    vectors = model.load(save(tmp_path / "m", **given))
     with pytest.raises(KeyError, match=re.escape("paris: not among the 4 words of the model; did you mean Paris?")):
         vectors["paris"]
     with pytest.raises(KeyError, match="did you mean walk"):
@@ -109,20 +113,20 @@ def test_neighbours_of_few_words_and_of_zero_vectors():
 
 
 def test_an_existing_model_stays_unless_told_otherwise(tmp_path):
-    folder = model.save(tmp_path / "m", **toy(seed=1))
+    folder = save(tmp_path / "m", **toy(seed=1))
     with pytest.raises(EmbedxError, match="exists already; add --overwrite, or choose another --output"):
-        model.save(folder, **toy(seed=2))
+        save(folder, **toy(seed=2))
     new = toy(seed=2)
-    model.save(folder, **new, overwrite=True)
+    save(folder, **new, overwrite=True)
     np.testing.assert_array_equal(model.load(folder).vectors, new["arrays"]["input"])
     assert [p.name for p in tmp_path.iterdir()] == ["m"]
 
 
 def test_a_model_can_be_saved_over_the_files_it_is_mapped_from(tmp_path):
-    folder = model.save(tmp_path / "m", **toy())
+    folder = save(tmp_path / "m", **toy())
     loaded = model.load(folder)
     expected = loaded.vectors.copy()
-    model.save(folder, words=loaded.words, counts=loaded.counts, arrays=loaded.arrays, settings={}, facts={}, overwrite=True)
+    save(folder, words=loaded.words, counts=loaded.counts, arrays=loaded.arrays, settings={}, facts={}, overwrite=True)
     np.testing.assert_array_equal(model.load(folder).vectors, expected)
 
 
@@ -130,7 +134,7 @@ def test_overwriting_spares_what_is_not_a_model(tmp_path):
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter1.txt").write_text("years of work")
     with pytest.raises(EmbedxError, match="not a model folder, so it is not overwritten"):
-        model.save(tmp_path / "thesis", **toy(), overwrite=True)
+        save(tmp_path / "thesis", **toy(), overwrite=True)
     (tmp_path / "file").write_text("x")
     with pytest.raises(EmbedxError, match="not a model folder, so it is not overwritten"):
         check_output(tmp_path / "file", overwrite=True)
@@ -139,7 +143,7 @@ def test_overwriting_spares_what_is_not_a_model(tmp_path):
 
 
 def test_a_failing_save_leaves_the_old_model_and_no_rubbish(tmp_path, monkeypatch):
-    folder = model.save(tmp_path / "m", **toy(seed=1))
+    folder = save(tmp_path / "m", **toy(seed=1))
     before = model.load(folder).vectors.copy()
 
     def full(*_):
@@ -147,13 +151,13 @@ def test_a_failing_save_leaves_the_old_model_and_no_rubbish(tmp_path, monkeypatc
 
     monkeypatch.setattr("embedx.storage.atomic.write_bytes", full)
     with pytest.raises(EmbedxError, match="cannot write the model: No space left on device"):
-        model.save(folder, **toy(seed=2), overwrite=True)
+        save(folder, **toy(seed=2), overwrite=True)
     np.testing.assert_array_equal(model.load(folder).vectors, before)
     assert [p.name for p in tmp_path.iterdir()] == ["m"]
 
 
 def test_a_rename_that_fails_gives_the_old_model_back(tmp_path, monkeypatch):
-    folder = model.save(tmp_path / "m", **toy(seed=1))
+    folder = save(tmp_path / "m", **toy(seed=1))
     before = model.load(folder).vectors.copy()
     rename = Path.rename
 
@@ -164,7 +168,7 @@ def test_a_rename_that_fails_gives_the_old_model_back(tmp_path, monkeypatch):
 
     monkeypatch.setattr(Path, "rename", fails)
     with pytest.raises(EmbedxError, match="cannot write the model: Input/output error"):
-        model.save(folder, **toy(seed=2), overwrite=True)
+        save(folder, **toy(seed=2), overwrite=True)
     np.testing.assert_array_equal(model.load(folder).vectors, before)
     assert [p.name for p in tmp_path.iterdir()] == ["m"]
 
@@ -187,14 +191,14 @@ def test_a_folder_that_one_may_not_look_into_is_an_error(tmp_path, monkeypatch):
 
 
 def test_killed_between_the_renames_the_old_model_is_still_found(tmp_path):
-    folder = model.save(tmp_path / "m", **toy(seed=1))
+    folder = save(tmp_path / "m", **toy(seed=1))
     before = model.load(folder).vectors.copy()
     folder.rename(tmp_path / "m.replaced-0a1b2c3d")
     np.testing.assert_array_equal(model.load(folder).vectors, before)
     with pytest.raises(EmbedxError, match="exists already"):
         check_output(folder, overwrite=False)
     new = toy(seed=2)
-    model.save(folder, **new, overwrite=True)
+    save(folder, **new, overwrite=True)
     np.testing.assert_array_equal(model.load(folder).vectors, new["arrays"]["input"])
     assert [p.name for p in tmp_path.iterdir()] == ["m"]
 
@@ -211,10 +215,10 @@ def test_a_folder_of_the_users_own_stays_whatever_its_name(tmp_path):
         (tmp_path / name / "diary.txt").write_text("dear diary")
         (tmp_path / name / "model.json").write_text('{"format": "layers-model", "modelTopology": {}}')
     for name in ("m.old", "m.replaced.bak2"):
-        model.save(tmp_path / name, **toy(seed=1))
+        save(tmp_path / name, **toy(seed=1))
     before = tree(tmp_path)
-    model.save(tmp_path / "m", **toy(seed=1))
-    model.save(tmp_path / "m", **toy(seed=2), overwrite=True)
+    save(tmp_path / "m", **toy(seed=1))
+    save(tmp_path / "m", **toy(seed=2), overwrite=True)
     assert sorted(each.name for each in tmp_path.iterdir()) == sorted(["m", "m.old", "m.replaced.bak2", *names])
     assert {file: content for file, content in tree(tmp_path).items() if not file.startswith("m/")} == before
 
@@ -228,20 +232,20 @@ def test_overwriting_spares_the_model_of_another_program(tmp_path, description):
     (tmp_path / "m" / "model.json").write_text(description)
     (tmp_path / "m" / "weights.bin").write_bytes(b"weights")
     before = tree(tmp_path)
-    for attempt in (lambda: check_output(tmp_path / "m", True), lambda: model.save(tmp_path / "m", **toy(), overwrite=True)):
+    for attempt in (lambda: check_output(tmp_path / "m", True), lambda: save(tmp_path / "m", **toy(), overwrite=True)):
         with pytest.raises(EmbedxError, match="not a model folder, so it is not overwritten; choose another --output"):
             attempt()
     assert tree(tmp_path) == before
 
 
 def test_overwriting_keeps_what_else_is_in_the_folder(tmp_path):
-    folder = model.save(tmp_path / "m", **{**toy(seed=1), "arrays": {**toy()["arrays"], "state": np.zeros(3)}})
+    folder = save(tmp_path / "m", **{**toy(seed=1), "arrays": {**toy()["arrays"], "state": np.zeros(3)}})
     (folder / "vectors.txt").write_text("exported")
     (folder / "notes").mkdir()
     (folder / "notes" / "why.txt").write_text("because")
     (folder / "other_bias.npy").write_bytes(b"the user's")
     new = toy(seed=2)
-    model.save(folder, **new, overwrite=True)
+    save(folder, **new, overwrite=True)
     kept = {"vectors.txt", "notes", "other_bias.npy"}
     parts = {"input.npy", "output.npy", "output_bias.npy", "vocabulary.tsv", "model.json"}
     assert {each.name for each in folder.iterdir()} == kept | parts
@@ -251,7 +255,7 @@ def test_overwriting_keeps_what_else_is_in_the_folder(tmp_path):
 
 def test_an_empty_folder_can_be_overwritten(tmp_path):
     (tmp_path / "m").mkdir()
-    model.save(tmp_path / "m", **toy(), overwrite=True)
+    save(tmp_path / "m", **toy(), overwrite=True)
     assert [each.name for each in tmp_path.iterdir()] == ["m"]
 
 
@@ -267,8 +271,8 @@ def step(*arguments, **options):
     calls.append(arguments)
     return real(*arguments, **options)
 {owner}.{step} = step
-model.save(Path(sys.argv[1]), words=["a", "b"], counts=None, settings={{}}, facts={{}}, overwrite=True,
-           arrays={{"input": np.zeros((2, 3), np.float32), "output": np.zeros((2, 3), np.float32)}})
+arrays = {{name: np.zeros((2, 3), np.float32) for name in ("input", "output")}}
+model.WordVectors(["a", "b"], arrays).save(Path(sys.argv[1]), overwrite=True)
 """
 
 
@@ -290,7 +294,7 @@ def killed_while_saving(folder, owner, step, number):
     ],
 )
 def test_what_a_killed_process_leaves_is_deleted_by_the_next(tmp_path, owner, step, number, left):
-    folder = model.save(tmp_path / "m", **toy())
+    folder = save(tmp_path / "m", **toy())
     (tmp_path / "m" / "vectors.txt").write_text("exported")
     killed_while_saving(folder, owner, step, number)
     assert [each.name for each in tmp_path.iterdir() if re.fullmatch(left, each.name)]
@@ -298,14 +302,14 @@ def test_what_a_killed_process_leaves_is_deleted_by_the_next(tmp_path, owner, st
     with pytest.raises(EmbedxError, match="exists already"):
         check_output(folder, overwrite=False)
     new = toy(seed=2)
-    model.save(folder, **new, overwrite=True)
+    save(folder, **new, overwrite=True)
     np.testing.assert_array_equal(model.load(folder).vectors, new["arrays"]["input"])
     assert (folder / "vectors.txt").read_text() == "exported"
     assert [each.name for each in tmp_path.iterdir()] == ["m"]
 
 
 def test_only_marked_and_empty_leftovers_are_swept(tmp_path):
-    model.save(tmp_path / "m", **toy())
+    save(tmp_path / "m", **toy())
     contents = {
         "empty": {},
         "begun": {"unfinished.txt": "embedx is"},
@@ -316,7 +320,7 @@ def test_only_marked_and_empty_leftovers_are_swept(tmp_path):
         (tmp_path / f"m.partial-0000000{number}").mkdir()
         for name, content in files.items():
             (tmp_path / f"m.partial-0000000{number}" / name).write_text(content)
-    model.save(tmp_path / "m", **toy(), overwrite=True)
+    save(tmp_path / "m", **toy(), overwrite=True)
     assert sorted(each.name for each in tmp_path.iterdir()) == ["m", "m.partial-00000003", "m.partial-00000004"]
 
 
@@ -331,7 +335,7 @@ def test_a_folder_that_is_swept_before_it_is_locked_is_made_again(tmp_path, monk
         return lock(folder, wait)
 
     monkeypatch.setattr(locks, "lock", sweep_first)
-    folder = model.save(tmp_path / "m", **toy())
+    folder = save(tmp_path / "m", **toy())
     assert swept
     assert model.load(folder).words == toy()["words"]
     assert [each.name for each in tmp_path.iterdir()] == ["m"]
@@ -343,16 +347,16 @@ def test_what_a_living_process_writes_is_not_swept(tmp_path, monkeypatch):
     def write_while_another_saves(array):
         if not within:
             within.append(True)
-            model.save(tmp_path / "m", **toy(seed=2))
+            save(tmp_path / "m", **toy(seed=2))
         return written(array)
 
     monkeypatch.setattr(on_disk, "npy_blocks", write_while_another_saves)
     with pytest.raises(EmbedxError, match="exists already"):
-        model.save(tmp_path / "m", **toy(seed=1))
+        save(tmp_path / "m", **toy(seed=1))
     np.testing.assert_array_equal(model.load(tmp_path / "m").vectors, toy(seed=2)["arrays"]["input"])
     within.clear()
     shutil.rmtree(tmp_path / "m")
-    model.save(tmp_path / "m", **toy(seed=1), overwrite=True)
+    save(tmp_path / "m", **toy(seed=1), overwrite=True)
     np.testing.assert_array_equal(model.load(tmp_path / "m").vectors, toy(seed=1)["arrays"]["input"])
     assert [each.name for each in tmp_path.iterdir()] == ["m"]
 
@@ -360,7 +364,7 @@ def test_what_a_living_process_writes_is_not_swept(tmp_path, monkeypatch):
 def test_what_cannot_be_saved_in_the_end_is_told_before_training(tmp_path, monkeypatch):
     with pytest.raises(EmbedxError, match="File name too long, so it cannot be written to; choose another --output"):
         check_output(tmp_path / ("m" * 250), overwrite=False)
-    folder = model.save(tmp_path / "m", **toy())
+    folder = save(tmp_path / "m", **toy())
     monkeypatch.setattr(os.path, "ismount", lambda path: path == folder)
     with pytest.raises(EmbedxError, match="m: a mount point, which cannot be replaced; name a folder within it"):
         check_output(folder, overwrite=True)
@@ -415,7 +419,7 @@ def shorten(folder: Path, n: int):
     ],
 )
 def test_damage_is_named_with_a_remedy(tmp_path, damage, complaint):
-    folder = model.save(tmp_path / "m", **toy())
+    folder = save(tmp_path / "m", **toy())
     damage(folder)
     with pytest.raises(EmbedxError, match=complaint):
         model.load(folder)

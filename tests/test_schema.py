@@ -44,11 +44,9 @@ def words_in(path):
         "bias": rng.normal(size=LABELS),
     }
     arrays = {name: np.asarray(array, np.float32) for name, array in arrays.items()}
-    return model.save(
-        path, words=list("abcde"), counts=np.array([9, 7, 5, 3, 1]), arrays=arrays,
-        settings={"window": 5, "sample": 1e-4, "sampler": "unigram", "tokenizer": "words"},
-        facts={"objective": "ar"},
-    )  # fmt: skip
+    settings = {"window": 5, "sample": 1e-4, "sampler": "unigram", "tokenizer": "words"}
+    counts = np.array([9, 7, 5, 3, 1])
+    return model.WordVectors(list("abcde"), arrays, counts=counts, settings=settings, facts={"objective": "ar"}).save(path)
 
 
 def noise_arrays(width):

@@ -105,7 +105,7 @@ def train_words(given: SimpleNamespace, progress: Progress) -> tuple[Path, skipg
     run.note_settings(progress, *groups)
     with checkpoints.ended():
         trained = trainer(**how)
-    place = run.saved(lambda place: skipgram.save(trained.vectors, place, overwrite), folder, checkpoints, trained.outcome)
+    place = run.saved(lambda place: trained.vectors.save(place, overwrite), folder, checkpoints, trained.outcome)
     return place, trained
 
 

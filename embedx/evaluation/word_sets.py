@@ -15,6 +15,7 @@ import math
 import os
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -197,17 +198,17 @@ class WordTests:
 
 def default_tests() -> list[TestSet]:
     """WordSim-353, SimLex-999 and Google's analogies, from gensim's package."""
-    try:
-        from gensim.test.utils import datapath
-    except ImportError as error:
+    gensim = find_spec("gensim")  # an import would take seconds
+    if gensim is None or gensim.origin is None:
         raise EmbedxError(
-            f"the default test sets come with gensim, which has no build for every Python yet ({error}); use Python 3.11 to "
-            "3.13, or name test sets by --pairs or --analogies"
-        ) from error
+            "the default test sets come with gensim, which has no build for every Python yet; use Python 3.11 to 3.13, or name "
+            "test sets by --pairs or --analogies"
+        )
+    folder = Path(gensim.origin).parent / "test" / "test_data"
     return [
-        read_pairs(Path(datapath("wordsim353.tsv")), "WordSim-353"),
-        read_pairs(Path(datapath("simlex999.txt")), "SimLex-999"),
-        read_analogies(Path(datapath("questions-words.txt")), "Google analogies"),
+        read_pairs(folder / "wordsim353.tsv", "WordSim-353"),
+        read_pairs(folder / "simlex999.txt", "SimLex-999"),
+        read_analogies(folder / "questions-words.txt", "Google analogies"),
     ]
 
 

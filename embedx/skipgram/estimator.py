@@ -76,7 +76,7 @@ class SkipGram:
 
     def save(self, folder: str | Path, overwrite: bool = False) -> Path:
         """Write the model folder."""
-        return task.save(self.model, Path(folder), overwrite)
+        return self.model.save(Path(folder), overwrite)
 
     # ---- by scikit-learn's conventions
 

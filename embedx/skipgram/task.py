@@ -187,9 +187,3 @@ def _check_heldout(found: Mapping[str, float], task: Task, outcome: trainer.Outc
         return DivergedError(message)
     task.progress.note(f"warning: {message}, or more --epochs")
     return None
-
-
-def save(vectors: model.WordVectors, folder: Path, overwrite: bool = False) -> Path:
-    """Write the model folder."""
-    names = ("words", "counts", "arrays", "settings", "facts", "phrases")
-    return model.save(folder, overwrite=overwrite, **{name: getattr(vectors, name) for name in names})

@@ -224,6 +224,23 @@ class WordVectors:
     def _unit(self, word: str) -> np.ndarray:
         return unit(self[word])
 
+    def save(self, folder: Path, overwrite: bool = False) -> Path:
+        """Write a model folder and return its path; at any moment the folder is absent, the old model or the new one, whole.
+
+        Words are sorted by their counts, the most frequent first, if they have counts. Rows of arrays may be padded views;
+        settings and facts are JSON types.
+        """
+        if len(self.words) != len(self.vectors):
+            raise ValueError("each row of the input needs a word of its own")
+        if self.counts is not None and np.any(self.counts[1:] > self.counts[:-1]):
+            raise ValueError("counts must not increase")
+        names: dict[str, tuple[Sequence[str], np.ndarray | None]] = {"vocabulary": (self.words, self.counts)}
+        for stem, found in zip(PASSES, self.phrases.passes if self.phrases else (), strict=False):
+            names[stem] = [" ".join(each.words) for each in found], np.array([each.times for each in found], np.int64)
+        return save_folder(
+            folder, task=TASK, names=names, arrays=self.arrays, settings=self.settings, facts=self.facts, overwrite=overwrite
+        )
+
     @cached_property
     def _index(self) -> dict[str, int]:
         return {word: row for row, word in enumerate(self.words)}
@@ -302,33 +319,3 @@ def _phrases_in(path: Path, stored: Folder) -> Phrases | None:
         times = [0] * len(names) if counts is None else counts.tolist()
         passes.append(tuple(Collocation(tuple(name.split(" ")), n, 0.0) for name, n in zip(names, times, strict=True)))
     return Phrases(PhraseSettings(connector_words=stored.settings.get("connector_words")).connectors, tuple(passes))
-
-
-# ---- writing
-
-
-def save(
-    folder: Path,
-    *,
-    words: Sequence[str],
-    counts: np.ndarray | None,
-    arrays: dict[str, np.ndarray],
-    settings: dict[str, Any],
-    facts: dict[str, Any],
-    phrases: Phrases | None = None,
-    overwrite: bool = False,
-) -> Path:
-    """Write a model folder and return its path; at any moment the folder is absent, the old model or the new one, whole.
-
-    words     most frequent first; `counts` int64 (words,) beside them, or None
-    arrays    "input" float32 (words, dim), usually "output", and any others; rows may be padded views
-    settings  those of the run, as JSON types; `facts` likewise: objective, final loss, words trained, seconds
-    """
-    if len(words) != len(arrays["input"]):
-        raise ValueError("each row of the input needs a word of its own")
-    if counts is not None and np.any(counts[1:] > counts[:-1]):
-        raise ValueError("counts must not increase")
-    names: dict[str, tuple[Sequence[str], np.ndarray | None]] = {"vocabulary": (words, counts)}
-    for stem, found in zip(PASSES, phrases.passes if phrases else (), strict=False):
-        names[stem] = [" ".join(each.words) for each in found], np.array([each.times for each in found], np.int64)
-    return save_folder(folder, task=TASK, names=names, arrays=arrays, settings=settings, facts=facts, overwrite=overwrite)

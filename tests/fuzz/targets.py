@@ -336,10 +336,10 @@ def of_folder(folder, rng):
     """A model folder with one file changed, or gone."""
     n = 6
     values = np.random.default_rng(0).random((2, n, 3)).astype(np.float32)
-    model.save(
-        folder / "given", words=[f"w\t{i}" for i in range(n)], counts=np.arange(n, 0, -1) if rng.random() < 0.8 else None,
-        arrays={"input": values[0], "output": values[1]}, settings={"dim": 3}, facts={"objective": "ns", "final_loss": 0.5},
-    )  # fmt: skip
+    model.WordVectors(
+        [f"w\t{i}" for i in range(n)], {"input": values[0], "output": values[1]}, settings={"dim": 3},
+        counts=np.arange(n, 0, -1) if rng.random() < 0.8 else None, facts={"objective": "ns", "final_loss": 0.5},
+    ).save(folder / "given")  # fmt: skip
     file = rng.choice(sorted((folder / "given").iterdir()))
     if file.name == "model.json" and rng.random() < 0.6:
         file.write_bytes(changed_json(rng, file.read_bytes()))
