@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from eval.speed_process import bytes_in, run_embedx, watched_memory
-from eval.under_test import Silent, TextSettings, encode, recipe_defaults, skipgram
+from eval.under_test import Silent, TextSettings, encode, recipe_defaults
 
 Job = dict[str, Any]
 Files = dict[str, str]
@@ -25,7 +25,7 @@ def train(job: Job, files: Files) -> dict[str, Any]:
         vectors, watch = run_embedx(job, files["generated"], cache)
         stages = {title: end - start for title, (start, end) in watch.stages.items()}
         start = time.perf_counter()
-        skipgram.save(vectors, Path(folder) / "model")
+        vectors.save(Path(folder) / "model")
         stages["saving"] = time.perf_counter() - start
         encoded, model = (bytes_in(Path(folder) / name) for name in ("cache", "model"))
         types = sum(file.stat().st_size // 8 for file in cache.rglob("counts.npy"))

@@ -260,11 +260,9 @@ def first_block(job: Job, files: Files) -> dict[str, Any]:
 
 def memory(job: Job, files: Files) -> dict[str, Any]:
     """Peak of the memory that is not file-backed while embedx reads, trains and saves, and what the model itself needs."""
-    from eval.under_test import skipgram
-
     with tempfile.TemporaryDirectory() as scratch, watched_memory() as peak:
         vectors, _ = run_embedx(job, files[job["file"]], Path(scratch))
-        skipgram.save(vectors, Path(scratch) / "model")
+        vectors.save(Path(scratch) / "model")
     matrices = sum(4 * array.shape[0] * array.shape[1] for array in vectors.arrays.values())
     vocabulary = sum(map(sys.getsizeof, vectors.words)) + vectors.counts.nbytes
     return {

@@ -64,7 +64,7 @@ def test_what_is_told_of_the_disk_is_what_is_written(two_topics, tmp_path, monke
     monkeypatch.setattr(Checkpoints, "check_disk", lambda self, *sizes: found.extend(sizes))
     trained, checkpoints = train(two_topics, tmp_path, dim=1000, **options)
     checkpoints.take(trained.outcome.state, wait=True)
-    saved = skipgram.save(trained.vectors, tmp_path / "model")
+    saved = trained.vectors.save(tmp_path / "model")
     (state,) = checkpoints.folder.glob("state-*")
     assert found == [
         pytest.approx(sum(file.stat().st_size for file in saved.iterdir()), rel=0.05),

@@ -111,7 +111,7 @@ def test_writing_takes_little_memory_or_one_copy_more_where_a_library_takes_whol
     export.export(toy(), format, tmp_path / f"first{suffix(format)}")  # what is imported for it
     tracemalloc.start()
     try:
-        export.export(given, format, tmp_path / f"out{suffix(format)}", vectors="sum")
+        export.export(given, format, tmp_path / f"out{suffix(format)}", vectors="output")
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

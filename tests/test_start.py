@@ -180,7 +180,7 @@ def test_collocations_of_the_model_are_joined_in_the_new_text(tmp_path):
     new = going_on(old, [["in", "new", "jersey", "in"]] * 30).model
     assert {"in_new", "jersey"} <= set(new.words)
     assert "new" not in new
-    saved = embedx.load(skipgram.save(new, tmp_path / "new"))
+    saved = embedx.load(new.save(tmp_path / "new"))
     assert saved.phrases.identity() == embedx.load(old).phrases.identity()
     assert saved.phrases.connectors == ("of",)
 

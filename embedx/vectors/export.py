@@ -16,7 +16,7 @@ from embedx.settings import Settings, param
 from embedx.storage.atomic import beside, sync, sync_folder
 from embedx.training.progress import Progress, Silent
 from embedx.vectors import formats
-from embedx.vectors.formats.contract import COMPRESSED, DTYPES, WHITE_SPACE, Format, Rows, Table, write_pieces
+from embedx.vectors.formats.contract import COMPRESSED, DTYPES, WHITE_SPACE, Format, Table, write_pieces
 from embedx.vectors.model import VECTORS, WordVectors
 
 
@@ -132,21 +132,20 @@ def _table(model: WordVectors, format: Format, settings: ExportSettings, progres
     if settings.dtype not in format.dtypes:
         able = ", ".join(name for name, each in formats.FORMATS.items() if settings.dtype in each.dtypes)
         raise EmbedxError(f"--dtype {settings.dtype}: not with --format {format.name}; taken by {able}")
-    tables = model.tables_of(settings.vectors)
+    model = model.of(settings.vectors)
     if not model.vector_size:
         raise EmbedxError("the vectors of the model have 0 dimensions, so that there is nothing to write")
     n = len(model) if settings.top is None else min(settings.top, len(model))
     words = model.words[:n]
-    has_ngrams = format.has_ngrams and settings.vectors == "input" and model.subwords is not None
+    has_ngrams = format.has_ngrams and model.subwords is not None
     if has_ngrams and (wrong := next((word for word in words if WHITE_SPACE.search(word)), None)) is not None:
         raise EmbedxError(f"the word {wrong!r} has white space, without which its n-grams would be others in fastText")
     return Table(
         _writable(words, progress) if format.is_text else words,
-        Rows(n, *tables),
+        model.vectors[:n],
         None if model.counts is None else model.counts[:n],
         model,
         settings.dtype,
-        has_ngrams,
         progress,
     )
 

@@ -86,25 +86,18 @@ class WordVectors:
         return self.arrays.get("output")
 
     def of(self, which: str) -> "WordVectors":
-        """The same words with other vectors: their output rows, or the sum of both, as in GloVe."""
-        first, *others = self.tables_of(which)
-        if first is self.vectors and not others:
-            return self
-        return replace(self, arrays={"input": first + others[0] if others else first}, subwords=None)
-
-    def tables_of(self, which: str) -> list[np.ndarray]:
-        """The one or two tables, float32 (words, dim), whose sum are these vectors. Raises EmbedxError if there are none."""
+        """The same words with other vectors: their output rows, or the sum of both, as in GloVe. Raises EmbedxError without."""
         if which not in VECTORS:
             raise EmbedxError(f"--vectors {which}: must be {', '.join(VECTORS[:-1])} or {VECTORS[-1]}")
         if which == VECTORS[0]:
-            return [self.vectors]
+            return self
         output, name = self.output_vectors, self.facts.get("source", "this model")
         if output is None:
             raise EmbedxError(f"--vectors {which}: {name} has no output vectors, which only a model folder keeps")
         if output.shape != self.vectors.shape:  # hs: the inner nodes of its tree
             objective = self.facts.get("objective", "its objective")
             raise EmbedxError(f"--vectors {which}: the {len(output):,} output rows of {objective} are not those of the words")
-        return [output] if which == VECTORS[1] else [self.vectors, output]
+        return replace(self, arrays={"input": output if which == VECTORS[1] else self.vectors + output}, subwords=None)
 
     def __repr__(self) -> str:
         return f"WordVectors({len(self):,} words, dim {self.vectors.shape[1]})"

@@ -69,32 +69,15 @@ class Opened(NamedTuple):
         raise EmbedxError(f"{self.name}: {kind} needs random access; copy it to a file on this machine, unpacked")
 
 
-class Rows:
-    """The vectors to write, float32 (words, dim): the first n rows of a table, or of the sum of two, computed by slice."""
-
-    def __init__(self, n: int, *tables: np.ndarray) -> None:
-        self.tables = tables
-        self.shape = (n, int(tables[0].shape[1]))
-        self.dtype = np.dtype(np.float32)
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    def __getitem__(self, rows: slice) -> np.ndarray:
-        first, *others = (table[: self.shape[0]][rows] for table in self.tables)
-        return sum(others, start=first)
-
-
 @dataclass(frozen=True)
 class Table:
     """The words and vectors to write."""
 
     words: Sequence[str]
-    rows: Rows
+    rows: np.ndarray  # float32 (words, dim)
     counts: np.ndarray | None  # int64 (words,)
     model: "WordVectors"  # from which they are
     dtype: str = "float32"
-    has_ngrams: bool = False  # whether the rows of n-grams are written too
     progress: Progress = field(default_factory=Silent)
 
     def about(self) -> dict[str, Any]:
@@ -108,7 +91,7 @@ class Table:
         """
         self.progress.start("Writing vectors", len(self.words), "words")
         done = 0
-        for block in row_blocks(self.rows):  # type: ignore[arg-type]
+        for block in row_blocks(self.rows):
             rows = slice(done, done + len(block))
             yield rows, *self._stored(self.words[rows], block)
             done += len(block)

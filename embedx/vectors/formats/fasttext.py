@@ -175,7 +175,7 @@ def write(path: Path, table: Table) -> None:
 def pieces(table: Table) -> Iterator[bytes]:
     """The bytes of a skip-gram model with negative sampling; where the output rows are not those of words, zeros."""
     (n_words, dim), model = table.rows.shape, table.model
-    subwords = model.subwords if table.has_ngrams else None
+    subwords = model.subwords
     ngrams = subwords.ngrams if subwords else NGrams(0, 0, 0)
     counts = np.ones(n_words, np.int64) if table.counts is None else np.maximum(table.counts, 1)
     window = min(model.settings.get("window", 5), MAX_WINDOW)
@@ -188,7 +188,7 @@ def pieces(table: Table) -> Iterator[bytes]:
         yield encoded(word) + b"\0" + ENTRY.pack(count, WORD)
     yield SHAPE.pack(0, n_words + ngrams.n_buckets, dim)
     own = model.arrays.get("word_part", model.vectors)[:n_words] if subwords else table.rows
-    yield from map(_bytes_of, row_blocks(own))  # type: ignore[arg-type]
+    yield from map(_bytes_of, row_blocks(own))
     if subwords is not None:
         step = max(1, BLOCK_FLOATS // dim)
         for first in range(0, ngrams.n_buckets, step):

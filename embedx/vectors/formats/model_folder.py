@@ -17,7 +17,7 @@ def write(path: Path, table: Table) -> None:
         counts = None  # the words of a model are sorted by their counts
     facts = {name: value for name, value in table.model.facts.items() if name not in ("version", "created")}
     save_folder(
-        path, task="skipgram", names={"vocabulary": (list(table.words), counts)}, arrays={"input": table.rows},  # type: ignore[dict-item]
+        path, task="skipgram", names={"vocabulary": (list(table.words), counts)}, arrays={"input": table.rows},
         settings=table.model.settings, facts=facts,
     )  # fmt: skip
 
