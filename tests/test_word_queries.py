@@ -32,6 +32,7 @@ def assert_same(found, expected):
 @needs_gensim
 def test_numbers_are_those_of_gensim(ours, theirs):
     assert ours.vector_size == theirs.vector_size
+    assert (ours.index_to_key, ours.key_to_index) == (theirs.index_to_key, theirs.key_to_index)
     assert ("w3" in ours, "x" in ours) == ("w3" in theirs, "x" in theirs)
     np.testing.assert_array_equal(ours[["w3", "w9"]], theirs[["w3", "w9"]])
     assert ours.analogy("w7", "w3", "w100", 7) == ours.most_similar(["w3", "w100"], ["w7"], 7)

@@ -15,7 +15,7 @@ In the model folder (see `embedx.storage.folder`):
 
 import itertools
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -126,6 +126,16 @@ class WordVectors:
     def vector_size(self) -> int:
         """The dimension, as gensim calls it."""
         return int(self.vectors.shape[1])
+
+    @property
+    def index_to_key(self) -> list[str]:
+        """The words, as gensim calls them."""
+        return self.words
+
+    @property
+    def key_to_index(self) -> Mapping[str, int]:
+        """The row of each word, as gensim calls it."""
+        return self._index
 
     def index(self, word: str) -> int:
         """The row of `word`. A KeyError for an unknown word names words that look like it."""
