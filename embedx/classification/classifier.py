@@ -44,6 +44,7 @@ from embedx.training.progress import Progress, Silent
 from embedx.training.trainer import usable_cores
 
 TASK = "classification"
+SILENT = Silent()
 BLOCK_FLOATS = 1 << 23  # scores computed at a time
 FOUND_ROWS = 1 << 13  # rows whose labels are found through a tree between two looks at the clock
 SEARCHED_ROWS = 1 << 14  # rows of features that are made dense at a time
@@ -171,16 +172,15 @@ class Classifier:
             return calibration.probabilities_of_all(self.arrays["calibration"], z)
         return self.objective.label_probability(z)
 
-    def _found(self, features: Any, k: int, threads: int, progress: Progress) -> Iterator[tuple[slice, Found]]:
+    def _found(self, features: Any, k: int, threads: int | None, progress: Progress) -> Iterator[tuple[slice, Found]]:
         """The k likeliest labels of a block of rows after another, through the trees."""
         n, beam = features.shape[0], int(self.settings.get("beam", 10))
         progress.start("predicting", n, " examples")
         for start in range(0, n, FOUND_ROWS):
             rows = slice(start, min(start + FOUND_ROWS, n))
             h = csr_matrix(self.prepared(features[rows]), dtype=np.float32)
-            yield rows, label_tree.search(
-                self.trees, h, k, beam, self.objective.log_label_probability, self.n_labels, threads
-            )  # fmt: skip
+            log_p_of = self.objective.log_label_probability
+            yield rows, label_tree.search(self.trees, h, k, beam, log_p_of, self.n_labels, threads or usable_cores())
             progress.update(rows.stop)
         progress.finish()
 
@@ -219,14 +219,14 @@ class Classifier:
     def blocks(
         self,
         features: Any,
-        progress: Progress | None = None,
+        progress: Progress = SILENT,
         threads: int | None = None,
         of_scores: Callable[[np.ndarray, np.ndarray], Any] | None = None,
     ) -> Iterator[tuple[slice, Any]]:
         """(rows, log-probabilities of these rows or what else is made `of_scores` and `log_noise`): a block at a time, in
         order, computed by several threads.
         """
-        progress, threads, of_scores = progress or Silent(), threads or usable_cores(), of_scores or self.log_probability
+        threads, of_scores = threads or usable_cores(), of_scores or self.log_probability
         n = features.shape[0]
         size = max(1, BLOCK_FLOATS // max(self.objective.n_rows(self.n_labels), 1))
         starts = range(0, n, size)
@@ -246,7 +246,7 @@ class Classifier:
         progress.finish()
 
     def top_k(
-        self, features: Any, k: int = 5, progress: Progress | None = None, threads: int | None = None
+        self, features: Any, k: int = 5, progress: Progress = SILENT, threads: int | None = None
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """(ids int32 (n, k), probabilities float32 (n, k)) for a block of rows after another.
 
@@ -258,7 +258,7 @@ class Classifier:
             yield ids, self.probabilities(scores)
 
     def _best(
-        self, features: Any, k: int, progress: Progress | None = None, threads: int | None = None
+        self, features: Any, k: int, progress: Progress = SILENT, threads: int | None = None
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """As `top_k`, with the scores that `probabilities` takes: z where labels are judged alone, else log-probabilities."""
         if not self.is_searched:
@@ -269,7 +269,7 @@ class Classifier:
         if k < 0:
             raise EmbedxError(f"top_k of {k} labels: ask for 0 or more")
         sought = max(k, 1 if self.judges_labels_alone else label_tree.CANDIDATES)
-        for _, found in self._found(features, sought, threads or usable_cores(), progress or Silent()):
+        for _, found in self._found(features, sought, threads, progress):
             log_p = found.log_p
             if not self.judges_labels_alone:
                 log_p = log_p - np.maximum(np.logaddexp.reduce(log_p, axis=1, keepdims=True), MIN_LOG_SUM)
@@ -283,7 +283,7 @@ class Classifier:
         return np.asarray(self.objective.label_probability(scores) if alone else np.exp(scores))
 
     def searched_top_k(
-        self, features: Any, k: int = 5, share: float = 0.05, progress: Progress | None = None, threads: int | None = None
+        self, features: Any, k: int = 5, share: float = 0.05, progress: Progress = SILENT, threads: int | None = None
     ) -> tuple[float, Iterator[tuple[np.ndarray, np.ndarray]]]:
         """As `top_k`, but only this share of all labels is scored for each row; before it the recall of the true k best labels,
         over the first RECALLED rows.
@@ -297,7 +297,7 @@ class Classifier:
             raise EmbedxError("--search: a model with sparse weights is searched by its own tree; leave it out")
         if "hidden" not in self.arrays and hasattr(features, "indptr"):
             raise EmbedxError("--search needs dense features or a model with a hidden layer")
-        progress, threads, k = progress or Silent(), threads or usable_cores(), min(k, self.n_labels)
+        threads, k = threads or usable_cores(), min(k, self.n_labels)
         search = top_k_spec(len(self.arrays["output"]), share, k)
         index = self._index(search, progress, threads)
 
@@ -343,20 +343,20 @@ class Classifier:
 
     # ---- how good
 
-    def evaluate(self, data: Labeled, *, progress: Progress | None = None, threads: int | None = None) -> dict[str, float]:
+    def evaluate(self, data: Labeled, *, progress: Progress = SILENT, threads: int | None = None) -> dict[str, float]:
         """The metrics of `evaluation.labels` on test data, by the label rule of the training.
 
         With a temperature, also the log-likelihood of the `tempered` probabilities. Where labels are found through a tree,
         those that are not found have no known probability, and there is no log-likelihood.
         """
         labels, kept = self.tested_labels(data.labels)
-        if progress is not None and (unlabelled := int((data.labels.n_of_row == 0).sum())):
+        if unlabelled := int((data.labels.n_of_row == 0).sum()):
             progress.note(f"{unlabelled:,} of {len(data):,} test rows have no label and count in no measure")
         features = data.features[kept] if len(kept) < len(data) else data.features
         metrics = LabelMetrics(self.n_labels, self.counts, self.facts.get("examples"))
         tempered = LabelMetrics(self.n_labels)
         if self.is_searched:
-            for rows, found in self._found(features, max(metrics.ks), threads or usable_cores(), progress or Silent()):
+            for rows, found in self._found(features, max(metrics.ks), threads, progress):
                 metrics.add_ranked(found.node, labels.rows(rows))
         else:
             for rows, log_p in self.blocks(features, progress, threads):
@@ -367,7 +367,7 @@ class Classifier:
         if "temperature" in self.facts:
             result["temperature"] = self.facts["temperature"]
             result["log_likelihood_tempered"] = tempered.result()["log_likelihood"]
-        if progress is not None and (warning := likelihood_warning(result, self.n_labels)):
+        if warning := likelihood_warning(result, self.n_labels):
             progress.note(f"warning: {warning}")
         return result
 
