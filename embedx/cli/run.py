@@ -67,7 +67,8 @@ def save_somewhere(save: Callable[[Path], Path], folder: Path, checkpoints: Chec
 
 def check_applies(typed: Mapping[str, Any], objective: str, groups: Sequence[type[Settings]]) -> None:
     """Raise `EmbedxError` if a setting was typed that only other objectives have."""
-    for name in typed.keys() - {name for group in groups for name in settings_of(group)}:
+    common = {name for group in groups for name in settings_of(group)}
+    for name in (each for each in typed if each not in common):
         takers = [other for other, each in objectives.OBJECTIVES.items() if name in settings_of(each.Settings)]
         if takers and objective not in takers:
             raise EmbedxError(f"{option_name(name)} does not apply to --objective {objective}; taken by {', '.join(takers)}")
