@@ -376,7 +376,7 @@ class FullSparse(Full):
     """All rows for sparse features: the table is transposed, and its columns padded to whole tiles."""
 
     def make_outputs(self) -> None:
-        self.outputs = new_table(self.dim, -(-self.n_rows // tiles.WIDTH) * tiles.WIDTH, self.optimizer, columns=True)
+        self.outputs = new_table(self.dim, -(-self.n_rows // full.TILE) * full.TILE, self.optimizer, columns=True)
 
     def make_steps(self, threads: int, parts: int) -> None:
         self.steps = full.SparseSteps(self.objective.coefficients, self.shared, threads=threads, parts=parts)

@@ -1,6 +1,5 @@
 """Sparse features in tiles of 32 labels: what a minibatch needs of a tile stays in the core's own cache.
 
-    score_tile, add_example   the scores of a tile and its gradient, also used by full.SparseSteps
     train_columns             dense weights, a loss that is a sum over labels (`Objective.separable`): a chunk of minibatches on
                               some columns of a table. No label's row depends on another's, so a tile is copied once a chunk
     train_tile                sparse weights: all epochs; only the weights above a threshold remain, as in DiSMEC (Babbar &
@@ -26,7 +25,7 @@ from embedx.kernels.random import bits, low_half_below
 from embedx.kernels.simd import SIMD_WIDTH, is_zero, load, multiply_add, splat, store, zeros
 from embedx.optimizers.contract import PER_COLUMN, PER_COORDINATE, Table, UpdateRule, new_table
 from embedx.optimizers.decay import clock_step, decay_row, decay_rows, step_size
-from embedx.optimizers.descend import ColumnGradient, descend_columns, new_column_gradient
+from embedx.optimizers.descend import ColumnGradient, descend_columns, new_column_gradient, touch
 
 WIDTH = 2 * SIMD_WIDTH
 MAX_SKIPS = 15  # visits at which an example without coefficients is skipped
@@ -121,7 +120,7 @@ def new_workspace(
 
 
 @kernel_part
-def score_tile(examples, chosen, n, w, has_bias, t, z):
+def _score_tile(examples, chosen, n, w, has_bias, t, z):
     """Overwrite z[:n, t:t + WIDTH] by the scores of chosen[:n]; two features at a time, so that four sums are under way."""
     one, columns, values = splat(np.float32(1)), examples.columns, examples.values
     for e in range(n):
@@ -143,23 +142,16 @@ def score_tile(examples, chosen, n, w, has_bias, t, z):
 
 
 @kernel_part
-def add_example(examples, i, a, b, has_bias, gradient, n_touched):
+def _add_example(examples, i, a, b, has_bias, gradient, n_touched):
     """Add example i with the coefficients a and b to the gradient of a tile; return how many rows it touches."""
     for f in range(examples.offsets[i], examples.offsets[i + 1]):
-        n_touched = _add_row(gradient, np.int64(examples.columns[f]), splat(examples.values[f]), a, b, n_touched)
+        row = np.int64(examples.columns[f])
+        _add(gradient.sums, row, splat(examples.values[f]), a, b)
+        n_touched = touch(gradient, row, n_touched)
     if has_bias:
-        n_touched = _add_row(gradient, gradient.sums.shape[0] - 1, splat(np.float32(1)), a, b, n_touched)
-    return n_touched
-
-
-@kernel_part
-def _add_row(gradient, row, x, a, b, n_touched):
-    """Add x times 32 numbers to a row; return how many rows are touched."""
-    _add(gradient.sums, row, x, a, b)
-    if not gradient.is_touched[row]:
-        gradient.is_touched[row] = True
-        gradient.touched[n_touched] = row
-        n_touched += 1
+        row = gradient.sums.shape[0] - 1
+        _add(gradient.sums, row, splat(np.float32(1)), a, b)
+        n_touched = touch(gradient, row, n_touched)
     return n_touched
 
 
@@ -180,7 +172,7 @@ def _step(coefficients, examples, steps, plan, chosen, n_labels, lr, now):
     if n == 0:
         return 0.0
     _decay_before(examples, steps, plan, n, now)
-    score_tile(examples, steps.active, n, steps.tile.rows, plan.has_bias, 0, steps.batch.z)
+    _score_tile(examples, steps.active, n, steps.tile.rows, plan.has_bias, 0, steps.batch.z)
     loss = coefficients(steps.batch, steps.state, plan.constants, n, WIDTH, lr)
     n_touched = _add_gradients(examples, steps, plan, n, np.float32(plan.sum_over / chosen.size))
     if plan.is_masked:
@@ -239,7 +231,7 @@ def _add_gradients(examples, steps, plan, n, scale):
         a = multiply_add(splat(scale), load(steps.batch.z, e, 0), zeros())
         b = multiply_add(splat(scale), load(steps.batch.z, e, SIMD_WIDTH), zeros())
         if not _is_idle(examples, plan, steps.active[e], a, b):
-            n_touched = add_example(examples, steps.active[e], a, b, plan.has_bias, steps.gradient, n_touched)
+            n_touched = _add_example(examples, steps.active[e], a, b, plan.has_bias, steps.gradient, n_touched)
     return n_touched
 
 
@@ -369,7 +361,7 @@ def train_tile_dual(dual_steps, examples, groups, group, first, last, plan, work
                 continue
             m = steps.active[0]
             batch.key[0] = m
-            score_tile(workspace.examples, steps.active, 1, steps.tile.rows, plan.has_bias, 0, batch.z)
+            _score_tile(workspace.examples, steps.active, 1, steps.tile.rows, plan.has_bias, 0, batch.z)
             square = splat(workspace.square[m])
             store(batch.score_gain, 0, 0, square)
             store(batch.score_gain, 0, SIMD_WIDTH, square)

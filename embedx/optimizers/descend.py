@@ -93,6 +93,16 @@ def new_column_gradient(n_rows: int, n_columns: int) -> ColumnGradient:
 
 
 @kernel_part
+def touch(gradient, row, n_touched):
+    """Note that a row is not zero; return how many such rows there are."""
+    if not gradient.is_touched[row]:
+        gradient.is_touched[row] = True
+        gradient.touched[n_touched] = row
+        n_touched += 1
+    return n_touched
+
+
+@kernel_part
 def descend_columns(table, begin, gradient, n_touched, n, optimizer, rate):
     """One step of columns begin:begin + n, in whole lanes, along -gradient, which is zero afterwards."""
     g = gradient.sums
