@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from embedx.errors import EmbedxError
-from embedx.kernels.compiled import kernel
+from embedx.kernels.compiled import kernel, kernel_part
 from embedx.settings import TextSettings
 from embedx.text.characters import BLOCK_BITS, DOT_ABOVE, DOTTED_CAPITAL_I, LINE_END, NOT_ASCII, SEPARATOR, tables, whole_tokens
 from embedx.text.tables import SENTENCE_END
@@ -113,7 +113,7 @@ def appended(letters, end, key, code):
         byte = 0x80 | ((code >> shift) & 0x3F)
 
 
-@kernel
+@kernel_part
 def number_of(table, types, end, key):
     """The number of the word letters[starts[types]:end] with that `packed`; a new word is entered with the number `types`."""
     letters, starts, slots = table
