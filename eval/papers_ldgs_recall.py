@@ -66,7 +66,7 @@ def by_index(table: np.ndarray, queries: np.ndarray) -> Propose:
         index = build_index(padded, n_rows, dim, search, np.random.default_rng(0), usable_cores())
         h = np.ascontiguousarray(queries, dtype=np.float32)
         rows, n_found = np.zeros((len(h), n_rows), dtype=np.int32), np.zeros(len(h), dtype=np.int64)
-        find_rows(index, search, h, 0, len(h), rows, n_found, new_query_workspace(n_rows, search))
+        find_rows(index, search, h, rows, n_found, new_query_workspace(n_rows, search))
         return [rows[i, :n] for i, n in enumerate(n_found)]
 
     return propose

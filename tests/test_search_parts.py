@@ -477,8 +477,8 @@ def test_workers_begin_with_different_blocks(monkeypatch):
 
 def naive_halves(x, ids, key):
     """Balanced spherical 2-means of the rows `ids` of x: first and second half."""
-    first = ids[int(low_half_below(bits(key, np.uint64(0)), len(ids)))]
-    second = int(low_half_below(bits(key, np.uint64(1)), len(ids) - 1))
+    first = ids[int(low_half_below(np.uint64(bits(key, np.uint64(0))), len(ids)))]
+    second = int(low_half_below(np.uint64(bits(key, np.uint64(1))), len(ids) - 1))
     at = ids.index(first)
     centroids, before = np.stack([x[first], x[ids[second + (second >= at)]]]), -1.0
     halves = None
