@@ -39,7 +39,7 @@ INSTEAD = {  # options that no command has, or only other commands: what to writ
     "pretrained-vectors": "the hidden layer is learned from the labels; leave it out",
     "autotune-validation": "`embedx compare --tune` compares settings, `embedx classify --validation` keeps the best epoch",
     "heldout": "write --text FILE to score a text; `embedx train --heldout` holds a part out",
-    "count-memory": "pairs are counted in half of the free memory, at most 4 GB",  # of earlier versions
+    "count-memory": "pairs are counted in half of the free memory, at most 4 GB; leave it out",  # of earlier versions
     "log-json": "an option of training; the page has the loss of each epoch",
     "license": "write the licence into README.md of the exported folder",
     "share": "write --block-size",
