@@ -110,7 +110,7 @@ def test_without_bias_and_told_how_far_scores_move(kind):
             Run(Problem(kind, bias=bias), positives, uses_score_gain=True).assert_steps_as_the_reference(1)
 
 
-@pytest.mark.parametrize("kind", ["dense", "sparse"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_labels_that_are_answered_in_turn_see_the_steps_of_those_before(kind):
     Run(Problem(kind), "single", uses_score_gain=True, in_turn=True, batch=1).assert_steps_as_the_reference(1)
 

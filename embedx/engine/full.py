@@ -41,6 +41,12 @@ class FullSteps(abc.ABC):
         n_scores = len(shared.outputs.rows) if shared.plan.has_h else shared.outputs.rows.shape[1]
         self.z = np.zeros((shared.plan.batch_size, n_scores), dtype=np.float32)
 
+    def start(self, chosen: np.ndarray, decay_clock: float) -> None:  # noqa: B027
+        """Compute h of the chosen examples, if they have one."""
+
+    def finish(self, chosen: np.ndarray, rate: np.float32) -> None:  # noqa: B027
+        """Update the hidden layer, if there is one."""
+
     @abc.abstractmethod
     def score(self, chosen: np.ndarray, z: np.ndarray, decay_clock: float) -> None:
         """Overwrite z by the scores of the chosen examples, after the weight decay that is due."""
@@ -51,7 +57,7 @@ class FullSteps(abc.ABC):
 
     @abc.abstractmethod
     def apply(self, chosen: np.ndarray, z: np.ndarray, rate: np.float32) -> None:
-        """Update the tables along the coefficients z of the chosen examples."""
+        """Update the output rows along the coefficients z of the chosen examples."""
 
     @property
     @abc.abstractmethod
@@ -68,11 +74,12 @@ class FullSteps(abc.ABC):
         if plan.one_label:
             first = first + np.floor(rng.random(len(chosen)) * n).astype(np.int64)
             n = np.minimum(n, 1)
-        if not plan.in_turn:
-            return self._step(chosen, first, n, (lr, decay_clock), rng)
+        self.start(chosen, decay_clock)
         one = np.ones_like(n)  # label of a single example at a time
-        steps = [self._step(chosen, first + k, one, (lr, decay_clock), rng) for k in range(int(n.sum()))]
-        return sum(loss for loss, _ in steps), len(steps)
+        labels = [(first + k, one) for k in range(int(n.sum()))] if plan.in_turn else [(first, n)]
+        steps = [self._step(chosen, *each, (lr, decay_clock), rng) for each in labels]
+        self.finish(chosen, np.float32(step_size(self.shared.optimizer, lr)))
+        return sum(loss for loss, _ in steps), sum(n_terms for _, n_terms in steps)
 
     def _step(
         self, chosen: np.ndarray, first: np.ndarray, n: np.ndarray, at: tuple[float, float], rng: np.random.Generator
@@ -143,18 +150,25 @@ class DenseSteps(FullSteps):
         super().__init__(coefficients, shared, threads=threads, parts=parts)
         self.sparse_gradient = sparse_gradient and not shared.optimizer.is_ema
         self.h = aligned_zeros(shared.plan.batch_size, shared.plan.dim)
+        self.h_gradient = aligned_zeros(shared.plan.batch_size * shared.plan.has_hidden, shared.plan.dim)
         self.features = new_feature_workspace(shared.examples, shared.plan)
         self.all_rows = np.arange(len(shared.outputs.rows))
 
     @property
     def buffers(self) -> Any:
-        return self.z, self.h, self.features
+        return self.z, self.h, self.h_gradient, self.features
+
+    def start(self, chosen: np.ndarray, decay_clock: float) -> None:
+        encode(self.shared, self.h, chosen, decay_clock)
+        self.h_gradient[: len(chosen)] = 0
+
+    def finish(self, chosen: np.ndarray, rate: np.float32) -> None:
+        backward(self.shared, self.features, chosen, self.h_gradient, rate)
 
     def score(self, chosen: np.ndarray, z: np.ndarray, decay_clock: float) -> None:
         outputs, optimizer, n = self.shared.outputs, self.shared.optimizer, self.shared.plan.n_inputs
         if optimizer.l2 > 0:
             self.in_parts(len(outputs.rows), lambda _, a, b: decay_rows(outputs, a, b, n, optimizer, decay_clock))
-        encode(self.shared, self.h, chosen, decay_clock)
         np.matmul(self.h[: len(chosen)], outputs.rows.T, out=z)
 
     def score_gain(self, chosen: np.ndarray) -> np.ndarray:
@@ -167,9 +181,10 @@ class DenseSteps(FullSteps):
             few = np.flatnonzero((z.max(axis=0) != 0) | (z.min(axis=0) != 0))
             if FEW * len(few) <= len(rows):
                 rows, w, z = few, w[few], z[:, few]
-        gradient, h_gradient = z.T @ self.h[: len(chosen)], z @ w if self.shared.plan.has_hidden else self.h
+        gradient = z.T @ self.h[: len(chosen)]
+        if self.shared.plan.has_hidden:
+            self.h_gradient[: len(chosen)] += z @ w
         self.in_parts(len(rows), lambda _, a, b: step_rows(self.shared, rows, a, b, gradient, rate))
-        backward(self.shared, self.features, chosen, h_gradient, rate)
 
 
 @kernel
