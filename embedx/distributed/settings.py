@@ -29,7 +29,8 @@ class ClusterSettings(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_used(vars(self), ((name, self.is_asked_for, "--cluster") for name in ("workers", "merge_every")))
+        workers = "--cluster; the number of threads is --threads"  # gensim's --workers
+        check_used(vars(self), [("workers", self.is_asked_for, workers), ("merge_every", self.is_asked_for, "--cluster")])
 
     @property
     def is_asked_for(self) -> bool:

@@ -11,7 +11,6 @@ from embedx.engine import skipgram as engine
 from embedx.errors import EmbedxError
 from embedx.evaluation import heldout
 from embedx.evaluation.heldout import Likelihood
-from embedx.evaluation.statistics import grouped
 from embedx.objectives.contract import Objective
 from embedx.samplers.contract import Sampler
 from embedx.settings import PhraseSettings, TextSettings, VocabularySettings
@@ -211,10 +210,7 @@ class Task:
         if is_point or (settings.heldout_every is not None and epochs % settings.heldout_every == 0):
             found = self.heldout_likelihood()
             self.progress.note(f"epoch {epochs}: held-out log-likelihood {found.log_likelihood:.4f}")
-            self.history.append({
-                "epoch": epochs, "seconds": round(seconds, 3), "log_likelihood": found.log_likelihood,
-                "sums": grouped(found.values, found.groups).record()["sums"],
-            })  # fmt: skip
+            self.history.append({"epoch": epochs, "seconds": round(seconds, 3), "log_likelihood": found.log_likelihood})
 
     def heldout_likelihood(self) -> Likelihood:
         """How likely what was learned so far finds the text that was held out; see `embedx.evaluation.heldout`."""

@@ -60,8 +60,8 @@ class SkipGramSettings(TrainingSettings):
 
     architecture: str = param(
         "skipgram",
-        "`skipgram`: each context word predicts the centre; `cbow`: the mean of the context words does, by default in blocks "
-        f"of {ENCODERS['cbow'].DEFAULTS['block_size']} centres",
+        "`skipgram`, where each context word predicts the centre, or `cbow`, where their mean does; the default block size of "
+        f"cbow is {ENCODERS['cbow'].DEFAULTS['block_size']}",
         choices=tuple(ENCODERS),
         panel="Model",
     )
