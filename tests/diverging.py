@@ -73,9 +73,9 @@ def main() -> None:
             }
             for run_name, run in runs.items():
                 if asked.only in run_name and time.monotonic() - began < asked.seconds:
-                    told, is_well = tried(run)
+                    printed, is_well = tried(run)
                     wrong += not is_well
-                    print(f"{run_name}: {'' if is_well else 'WRONG: '}{told}", flush=True)
+                    print(f"{run_name}: {'' if is_well else 'WRONG: '}{printed}", flush=True)
     sys.exit(bool(wrong))
 
 

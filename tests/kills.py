@@ -125,8 +125,8 @@ class Killer:
             output, cache, began = self.folder / name, self.folder / "cache", time.monotonic()
             code, _ = self.run(self.command(name, output, cache, 2))
             if code:
-                raise RuntimeError(f"{name} ends with code {code}: {self.told()}")
-            if "compiling kernels" not in self.told():
+                raise RuntimeError(f"{name} ends with code {code}: {self.printed()}")
+            if "compiling kernels" not in self.printed():
                 changes = json.loads((self.folder / "changes.json").read_text())
                 self.wholes[name] = arrays_of(output), time.monotonic() - began, changes
             for each in (output, cache):
@@ -159,9 +159,9 @@ class Killer:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process, sent)
         code = int(self.runner.stdout.readline())
-        return code, (self.told().splitlines() or [""])[-1]
+        return code, (self.printed().splitlines() or [""])[-1]
 
-    def told(self) -> str:
+    def printed(self) -> str:
         """What the last command told."""
         return (self.folder / "told.txt").read_text()
 
@@ -171,12 +171,12 @@ class Killer:
         _, seconds, changes = self.whole(name)
         place = rng.choice(["anywhere", *(place for place in PLACES if changes[place])])
         if place == "anywhere":
-            code, told = self.run(arguments, rng.uniform(0, LATER * seconds), sent)
+            code, printed = self.run(arguments, rng.uniform(0, LATER * seconds), sent)
         else:
             delay = rng.choice([0.0, rng.uniform(0, DELAY)])
-            code, told = self.run(arguments, None, sent, place, rng.randint(1, changes[place]), delay)
+            code, printed = self.run(arguments, None, sent, place, rng.randint(1, changes[place]), delay)
         self.killed[place] += code in ENDED
-        return code, told
+        return code, printed
 
     def disturbed(self, name: str) -> str:
         """What went wrong with a run that was killed now and then; "" if it ended as it should."""
@@ -190,11 +190,11 @@ class Killer:
         try:
             for kills in range(rng.randint(2, 5), -1, -1):
                 arguments = [*self.command(name, output, cache, rng.randint(1, 3)), *more]
-                code, told = self.run_and_kill(name, arguments) if kills else self.run(arguments)
-                if code == 0 or (code == 2 and "exists already" in told):
+                code, printed = self.run_and_kill(name, arguments) if kills else self.run(arguments)
+                if code == 0 or (code == 2 and "exists already" in printed):
                     break
                 if code not in ENDED or not kills:
-                    return f"{code}: {told}"
+                    return f"{code}: {printed}"
                 there = present(output)
                 if code in (130, 143) and there.exists() and is_readable(there):
                     known.append(arrays_of(there))

@@ -79,7 +79,7 @@ def lines_of_draws(met, centres, noise, log_expected, form, keeps_accidental_hit
 def lines_of_all(met, n_rows, form, keeps_accidental_hits):
     """The same where all rows compete."""
     n_pairs = sum(met.values())
-    told = [{y: n} for y, n in met.items()] if form == SINGLE else [met]
+    printed = [{y: n} for y, n in met.items()] if form == SINGLE else [met]
     rivals = n_pairs if form == SUMMED else 1
     return [
         Line(
@@ -88,7 +88,7 @@ def lines_of_all(met, n_rows, form, keeps_accidental_hits):
             [rivals if keeps_accidental_hits or k not in positives else 0 for k in range(n_rows)],
             [0] * n_rows,
         )
-        for positives in told
+        for positives in printed
     ]
 
 

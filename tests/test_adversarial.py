@@ -309,7 +309,7 @@ def test_going_on_keeps_the_noise():
     assert second.classifier.evaluate(data)["accuracy"] >= first.classifier.evaluate(data)["accuracy"] - 0.05
 
 
-def test_fitting_is_part_of_the_time_that_is_told():
+def test_fitting_is_part_of_the_time_that_is_reported():
     data, test = digits(400, 50)
     facts = train(data, validation=test).classifier.facts
     assert 0 < facts["fit_seconds"] < facts["seconds"]

@@ -7,16 +7,16 @@ from test_objectives import BOUCHARD, UNIGRAM, K, answer, one, some_scores
 
 
 def test_bouchard_is_the_papers_formula():
-    told, y = one(BOUCHARD)
-    loss, _, _ = answer(BOUCHARD, *told, np.array([[0.7]]))
-    assert loss == pytest.approx(told.label[y] * reference.bouchard_loss(told.z, y, told.importance, 0.7))
+    printed, y = one(BOUCHARD)
+    loss, _, _ = answer(BOUCHARD, *printed, np.array([[0.7]]))
+    assert loss == pytest.approx(printed.label[y] * reference.bouchard_loss(printed.z, y, printed.importance, 0.7))
 
 
 def test_the_level_steps_by_the_share_of_its_number_of_updates():
-    told, _ = one(BOUCHARD)
-    _, _, state = answer(BOUCHARD, *told, np.array([[0.7]]), n_updates=3)
-    counts = np.where(told.label > 0, 1, told.importance)
-    rate, crossing = 4**-0.9, np.sum(counts * reference.sigmoid(told.z - 0.7))
+    printed, _ = one(BOUCHARD)
+    _, _, state = answer(BOUCHARD, *printed, np.array([[0.7]]), n_updates=3)
+    counts = np.where(printed.label > 0, 1, printed.importance)
+    rate, crossing = 4**-0.9, np.sum(counts * reference.sigmoid(printed.z - 0.7))
     assert np.exp(state[0, 0] - 0.7) == pytest.approx(1 - rate + rate * crossing, rel=1e-6)  # the rate is a float32
     assert abs(crossing - 1) > 0.1
 

@@ -124,7 +124,7 @@ def test_rows_are_held_out_where_there_are_enough_and_nothing_else_to_calibrate_
     assert "calibration" in watched.arrays
 
 
-def test_a_calibration_is_kept_with_the_model_and_one_that_is_damaged_is_told(tmp_path):
+def test_a_calibration_is_kept_with_the_model_and_one_that_is_damaged_is_reported(tmp_path):
     data = noisy(2000, 0)
     found = trained(data, weights="sparse")
     found.save(tmp_path / "model")

@@ -393,8 +393,8 @@ def test_a_killed_run_resumes_to_the_very_model(run, home, two_topics, whole):
     output = f"killed-{run}"
     command = command_of(run, two_topics, output)
     for attempt, moment in (command, "after"), ([*command, "--resume"], "before"), ([*command, "--resume"], "after"):
-        code, told = end_at_a_checkpoint(attempt, home, signal.SIGKILL, moment)
-        assert code == -signal.SIGKILL, told
+        code, printed = end_at_a_checkpoint(attempt, home, signal.SIGKILL, moment)
+        assert code == -signal.SIGKILL, printed
         assert not (home / output).exists()
     assert newest(home / f"{output}.checkpoint") == 2
     done = embedx_run(home, "resume", output)
@@ -408,8 +408,8 @@ def test_a_killed_run_resumes_to_the_very_model(run, home, two_topics, whole):
 def test_what_is_made_before_training_is_the_same_when_a_killed_run_goes_on(run, home, two_topics, whole):
     whole("train")  # the model that one of them starts from
     output = f"killed-{run}"
-    code, told = end_at_a_checkpoint(command_of(run, two_topics, output), home, signal.SIGKILL)
-    assert code == -signal.SIGKILL, told
+    code, printed = end_at_a_checkpoint(command_of(run, two_topics, output), home, signal.SIGKILL)
+    assert code == -signal.SIGKILL, printed
     done = embedx_run(home, "resume", output)
     assert "resumed from" in done.stderr
     assert arrays_of(home / output) == whole(run)
@@ -420,9 +420,9 @@ def test_what_is_made_before_training_is_the_same_when_a_killed_run_goes_on(run,
 def test_an_interrupted_run_leaves_a_model_and_its_state(sent, code, home, two_topics, whole):
     output = f"stopped-{code}"
     command = command_of("train", two_topics, output)
-    ended, told = end_at_a_checkpoint(command, home, sent)
+    ended, printed = end_at_a_checkpoint(command, home, sent)
     assert ended == code
-    assert f"embedx resume {home / output}" in told
+    assert f"embedx resume {home / output}" in printed
     assert json.loads((home / output / "model.json").read_text())["facts"]["interrupted"]
     again = embedx_run(home, *command, check=False)
     assert again.returncode == 2

@@ -53,12 +53,12 @@ def trained(home, two_topics):
 
 def test_train_prints_one_json_object_and_progress_goes_elsewhere(trained):
     _, folder, done = trained
-    told = json.loads(done.stdout)
-    assert told["model"] == str(folder)
-    assert told["objective"] == "ns"
-    assert told["settings"]["dim"] == 20
-    assert told["words_trained"] == 5 * told["corpus_tokens"]
-    assert 0 < told["final_loss"] < 3
+    printed = json.loads(done.stdout)
+    assert printed["model"] == str(folder)
+    assert printed["objective"] == "ns"
+    assert printed["settings"]["dim"] == 20
+    assert printed["words_trained"] == 5 * printed["corpus_tokens"]
+    assert 0 < printed["final_loss"] < 3
     assert "dim=20" in done.stderr
     assert "vocabulary: 16 words" in done.stderr
 
@@ -168,8 +168,8 @@ def test_convert_goes_from_format_to_format(trained):
     assert back == straight
     done = embedx_run(home, "convert", "back.embedx", "a.npz", check=False)
     assert done.stderr.splitlines()[-1] == "embedx: a.npz: exists already; add --overwrite, or choose another name"
-    told = " ".join(embedx_run(home, "export", "--help").stdout.split())
-    assert all(f"`{name}`" in told for name in formats.FORMATS)
+    printed = " ".join(embedx_run(home, "export", "--help").stdout.split())
+    assert all(f"`{name}`" in printed for name in formats.FORMATS)
 
 
 def test_training_from_standard_input(home, two_topics):
@@ -195,8 +195,8 @@ def test_training_on_baskets(home):
         "--epochs",
         "1",
     ]
-    told = json.loads(embedx_run(home, "train", "-", *options, "--json", "-o", "baskets", input=baskets).stdout)
-    assert told["settings"]["window"] == 1000
+    printed = json.loads(embedx_run(home, "train", "-", *options, "--json", "-o", "baskets", input=baskets).stdout)
+    assert printed["settings"]["window"] == 1000
     assert sorted(embedx.load(home / "baskets").words) == ["0", "1", "2", "Item 0", "Item 1", "Item 2", "Item 3"]
 
 
@@ -290,21 +290,21 @@ def test_the_loss_is_the_same_from_the_log_to_the_result(home, two_topics, words
     (home / "log").unlink(missing_ok=True)
     options = ["--epochs", 3] if "lbfgs" not in words else []
     common = [*words, *options, "--threads", 1, "--overwrite", "-o", "one"]
-    told = json.loads(embedx_run(home, *common, "--log-json", "log", "--json").stdout)
+    printed = json.loads(embedx_run(home, *common, "--log-json", "log", "--json").stdout)
     events = [json.loads(line) for line in (home / "log").read_text().splitlines()]
     losses = [each["loss"] for each in events if each["stage"] == "training" and each.get("loss") is not None]
-    assert {each["loss_unit"] for each in events if each.get("loss") is not None} == {told["loss_unit"]} == {unit}
+    assert {each["loss_unit"] for each in events if each.get("loss") is not None} == {printed["loss_unit"]} == {unit}
     if {"lbfgs", "--weights"} & set(words):
-        assert losses[-1] == pytest.approx(told["final_loss"], rel=1e-6)
+        assert losses[-1] == pytest.approx(printed["final_loss"], rel=1e-6)
     elif "--collapsed" not in words:  # the log has the mean of all, the result that of the last twentieth
-        assert told["final_loss"] <= losses[-1] <= told["highest_loss"]
+        assert printed["final_loss"] <= losses[-1] <= printed["highest_loss"]
     else:
-        assert losses[-1] == told["history"][-2]["loss"]
-    if told.get("highest_loss") is not None:
-        assert told["final_loss"] <= 1.000001 * told["highest_loss"]
+        assert losses[-1] == printed["history"][-2]["loss"]
+    if printed.get("highest_loss") is not None:
+        assert printed["final_loss"] <= 1.000001 * printed["highest_loss"]
     if "--weights" not in words:
-        assert told["final_loss"] < told["initial_loss"]
-    assert f"loss {told['final_loss']:.4f} {unit}" in embedx_run(home, *common).stdout
+        assert printed["final_loss"] < printed["initial_loss"]
+    assert f"loss {printed['final_loss']:.4f} {unit}" in embedx_run(home, *common).stdout
 
 
 def test_without_a_command_the_help_is_shown(home):
@@ -324,11 +324,11 @@ def test_interrupted_before_training_leaves_nothing(home):
             process.stderr.readline()  # the settings: it is about to read
         time.sleep(1)
         process.send_signal(signal.SIGTERM)
-        _, told = process.communicate(timeout=60)
+        _, printed = process.communicate(timeout=60)
     finally:
         process.kill()
     assert process.returncode == 143
-    assert told.splitlines()[-1] == "embedx: interrupted"
+    assert printed.splitlines()[-1] == "embedx: interrupted"
     assert not (home / "never").exists()
 
 
@@ -395,9 +395,9 @@ def test_an_interrupted_run_leaves_a_model_that_loads(home, two_topics):
 def test_time_budget_is_kept(home, two_topics):
     started = time.monotonic()
     done = embedx_run(home, "train", two_topics, "--time-budget", "2s", "--output", "timed", "--json")
-    told = json.loads(done.stdout)
-    assert 2 <= told["seconds"] <= time.monotonic() - started
-    assert told["epochs"] > 1
+    printed = json.loads(done.stdout)
+    assert 2 <= printed["seconds"] <= time.monotonic() - started
+    assert printed["epochs"] > 1
 
 
 def test_cache_list_and_clear(home, two_topics):
@@ -427,7 +427,7 @@ def test_labels_are_called_by_their_names(home, layout):
     assert "accuracy\t1.0000" in embedx_run(home, "eval", "named", "--test", "few.txt").stdout
 
 
-def test_rows_without_labels_are_told_and_count_in_no_measure(home):
+def test_rows_without_labels_are_reported_and_count_in_no_measure(home):
     (home / "half.txt").write_text("0 1:1\n1 2:1\n 1:1\n" * 20)
     options = ["--epochs", 3, "--test", "half.txt", "--output", "half", "--overwrite"]
     done = embedx_run(home, "classify", "half.txt", *options)
@@ -438,7 +438,7 @@ def test_rows_without_labels_are_told_and_count_in_no_measure(home):
     assert done.stdout.endswith(", 40 labelled test rows\n")
 
 
-def test_names_that_cannot_be_saved_are_told_before_training(home):
+def test_names_that_cannot_be_saved_are_reported_before_training(home):
     (home / "few.txt").write_text("2 1:1\n0 2:1\n")
     (home / "names.txt").write_text("zero\none\nzero\n")
     done = embedx_run(home, "classify", "few.txt", "--label-names", "names.txt", "--output", "twice", check=False)
@@ -473,7 +473,7 @@ def test_a_pickle_is_opened_only_by_who_trusts_it(home):
 
 
 @pytest.mark.parametrize(("objective", "is_told"), [("margin", True), ("softmax", False)])
-def test_probabilities_that_are_none_are_told_apart(home, objective, is_told):
+def test_probabilities_that_are_none_are_distinguished(home, objective, is_told):
     (home / "few.txt").write_text("1 0:1\n0 1:1\n1 0:2\n0 1:2\n" * 5)
     options = ["--objective", objective, "--epochs", 3, "--validation", "0.2", "--output", f"few.{objective}.embedx"]
     trained = embedx_run(home, "classify", "few.txt", *options)

@@ -229,7 +229,7 @@ def two_workers(name="rowwise-adagrad", width=2):
     return kept, common, known, copies
 
 
-def test_a_worker_is_told_what_others_changed_and_nothing_else():
+def test_a_worker_is_reported_what_others_changed_and_nothing_else():
     kept, _, (a, b), ((mine, _, copies), _) = two_workers()
     mine.rows[[4, 7], :DIM] += 1
     kept.add(a, copies.merge(kept.remote_delta(a), 1.0, 1.0))
@@ -241,7 +241,7 @@ def test_a_worker_is_told_what_others_changed_and_nothing_else():
     assert kept.remote_delta(b)["rows"].row.tolist() == [7, 9]
 
 
-def test_a_row_that_two_changed_between_is_told_to_both():
+def test_a_row_that_two_changed_between_is_reported_to_both():
     kept, _, known, workers = two_workers()
     changes = []
     for known_of, (own, _, copies) in zip(known, workers, strict=True):
@@ -253,7 +253,7 @@ def test_a_row_that_two_changed_between_is_told_to_both():
         assert kept.remote_delta(known_of)["rows"].row.tolist() == [5]
 
 
-def test_copies_that_are_told_everything_are_the_same():
+def test_copies_that_are_reported_everything_are_the_same():
     kept, common, known, workers = two_workers()
     rng = np.random.default_rng(6)
     for _ in range(20):

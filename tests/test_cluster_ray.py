@@ -118,13 +118,13 @@ def test_what_workers_cannot_do_is_refused(two_topics, cluster):
         trained(two_topics, cluster, Watching(), threads=64)
 
 
-def test_no_cluster_is_told_in_a_line(two_topics):
+def test_no_cluster_is_reported_in_a_line(two_topics):
     settings, made = streaming.chosen(objectives.find("ns"), {})
     with pytest.raises(EmbedxError, match=r"no Ray cluster at 127\.0\.0\.1:1;.*ray start --head"):
         words.train([str(two_topics)], made, settings, ClusterSettings(cluster="127.0.0.1:1"))
 
 
-def test_ray_that_is_not_installed_is_told_in_a_line(monkeypatch):
+def test_ray_that_is_not_installed_is_reported_in_a_line(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(EmbedxError, match=r"--cluster: Ray is not installed; pip install \"embedx\[ray\]\""):
         ray_backend.ray()

@@ -96,9 +96,9 @@ def test_both_commands_take_a_cluster(address, tmp_path):
 
     on = ["--cluster", address, "--workers", "2", "--threads", "1"]
     how = ["classify", "data.txt", "--objective", "ova", "--loss", "squared-hinge", "--weights", "sparse"]
-    told = run(*how, *on, "--output", "together").stderr
-    assert "cluster=" in told
-    assert "worker 2 on" in told
+    printed = run(*how, *on, "--output", "together").stderr
+    assert "cluster=" in printed
+    assert "worker 2 on" in printed
     run(*how, "--output", "alone")
     assert_same_bytes(classifier.load(tmp_path / "alone"), classifier.load(tmp_path / "together"))
     best = [run("predict", "together", "data.txt", "--top-k", "3", *more).stdout for more in (on, [])]

@@ -39,7 +39,7 @@ def test_words_of_one_topic_are_nearest(fitted):
     assert model.similarity("car", "truck") > model.similarity("car", "cat")
 
 
-def test_every_iteration_lowers_the_objective_and_is_told(fitted):
+def test_every_iteration_lowers_the_objective_and_is_reported(fitted):
     history = fitted.vectors.facts["history"]
     assert [each["number"] for each in history] == list(range(11))
     assert all(a["loss"] > b["loss"] for a, b in itertools.pairwise(history))
@@ -100,8 +100,8 @@ def test_inputs_that_have_no_gradient_yet_keep_their_rate(two_topics):
 @pytest.mark.parametrize("objective", [name for name, each in OBJECTIVES.items() if "search" in each.samplers()])
 def test_rows_that_are_found_will_do(two_topics, objective):
     found = fit(two_topics, objective=objective, scored_fraction=0.5)
-    told = [each["loss"] for each in found.vectors.facts["history"]]
-    assert all(a > b for a, b in itertools.pairwise(told))
+    printed = [each["loss"] for each in found.vectors.facts["history"]]
+    assert all(a > b for a, b in itertools.pairwise(printed))
     assert {word for word, _ in found.vectors.most_similar("cat", top_k=3)} <= {"dog", "purr", "fur", "paw", "tail"}
     assert found.vectors.settings["scored_fraction"] == 0.5
     assert found.vectors.settings["loss"] == "softmax"
@@ -114,7 +114,7 @@ def test_a_watcher_sees_the_vectors_of_each_iteration(two_topics):
     assert not np.array_equal(seen[0][0], seen[1][0])
 
 
-def test_the_part_held_out_is_told(two_topics):
+def test_the_part_held_out_is_reported(two_topics):
     class Notes(Silent):
         def __init__(self):
             self.notes = []
@@ -125,9 +125,9 @@ def test_the_part_held_out_is_told(two_topics):
     settings, own, objective = collapsed.chosen(objectives.find("softmax"), SMALL | {"heldout": 0.2, "heldout_every": 5})
     notes = Notes()
     found = collapsed.train(two_topics, objective, settings, own, progress=notes)
-    told = [note for note in notes.notes if "held-out" in note]
-    assert [note.split(":")[0] for note in told] == ["iteration 5", "iteration 10"]
-    assert found.vectors.facts["heldout"]["log_likelihood"] == pytest.approx(float(told[-1].split()[-1]), abs=1e-4)
+    printed = [note for note in notes.notes if "held-out" in note]
+    assert [note.split(":")[0] for note in printed] == ["iteration 5", "iteration 10"]
+    assert found.vectors.facts["heldout"]["log_likelihood"] == pytest.approx(float(printed[-1].split()[-1]), abs=1e-4)
     assert found.vectors.facts["pairs"] < 0.9 * fit(two_topics).vectors.facts["pairs"]
 
 
@@ -178,9 +178,9 @@ def home(tmp_path_factory):
 def test_the_command_from_text_to_neighbours(home, two_topics):
     options = ["--objective", "softmax", "--collapsed", "--dim", 16, "--sample", 0, "--epochs", 10]
     done = embedx_run(home, "train", two_topics, *options, "--heldout", "20%", "--json", "-v")
-    told = json.loads(done.stdout)
-    assert told["collapsed"]
-    assert len(told["history"]) == 11
+    printed = json.loads(done.stdout)
+    assert printed["collapsed"]
+    assert len(printed["history"]) == 11
     assert "count-passes=5" in done.stderr
     assert "iteration 10: loss " in done.stderr
     folder = home / "two-topics.softmax.embedx"
@@ -191,7 +191,7 @@ def test_the_command_from_text_to_neighbours(home, two_topics):
 
 
 @pytest.mark.parametrize("how", [("--collapsed",), ()], ids=["collapsed", "streamed"])
-def test_a_loss_among_the_rows_found_alone_is_told_as_one(home, two_topics, how):
+def test_a_loss_among_the_rows_found_alone_is_reported_as_one(home, two_topics, how):
     """It is below that over all rows."""
     done = embedx_run(
         home,
@@ -207,13 +207,13 @@ def test_a_loss_among_the_rows_found_alone_is_told_as_one(home, two_topics, how)
         f"found{len(how)}",
         *how,
     )
-    told = r"loss [\d.]+ nats per pair among the rows found"
-    assert re.search(f"16 words, {told}", done.stdout)
+    printed = r"loss [\d.]+ nats per pair among the rows found"
+    assert re.search(f"16 words, {printed}", done.stdout)
     assert ("1 iterations in " in done.stdout) == bool(how)
-    assert bool(re.search(f"iteration 1: {told}, ", done.stderr)) == bool(how)
+    assert bool(re.search(f"iteration 1: {printed}, ", done.stderr)) == bool(how)
 
 
-def test_a_budget_too_small_for_anything_is_told(home, two_topics):
+def test_a_budget_too_small_for_anything_is_reported(home, two_topics):
     options = ["--objective", "softmax", "--collapsed", "--time-budget", 0.0001, "--output", "nothing"]
     assert "16 words, ended before the first iteration" in embedx_run(home, "train", two_topics, *options).stdout
     assert embedx.load(home / "nothing").facts["history"] == []
@@ -244,7 +244,7 @@ def test_a_budget_too_small_for_anything_is_told(home, two_topics):
         ),
     ],
 )
-def test_what_does_not_apply_is_told_by_name(home, two_topics, options, message):
+def test_what_does_not_apply_is_reported_by_name(home, two_topics, options, message):
     done = embedx_run(home, "train", two_topics, *options, "--output", "mistake", check=False)
     assert done.returncode == 2
     assert message in done.stderr.splitlines()[-1]

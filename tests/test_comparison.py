@@ -49,22 +49,22 @@ def ranked(*records):
     return ranking.ranked(records, list(dict.fromkeys(each["objective"] for each in records)), MEASURES, "words")
 
 
-def test_the_best_is_told_with_its_lead_and_what_a_faster_one_costs():
+def test_the_best_is_reported_with_its_lead_and_what_a_faster_one_costs():
     found = ranked(
         run("ns", 1, -8.5, 3000, 0.4), run("ns", 2, -8.52, 3200, 0.4), run("ar", 1, -8.2, 1000, 0.3),
         run("ar", 2, -8.22, 1100, 0.3),
     )  # fmt: skip
     assert [line.objective for line in found.lines] == ["ar", "ns"]
-    told = " ".join(found.advice)
-    assert "ar is best in log-likelihood, -8.210, 0.300 ± 0.014 above ns, the next." in told
-    assert "In word similarity ns is best (0.400); ar has 0.300." in told
-    assert "ns goes through 3.0 times as many words per second as ar, and is 0.300 below ar." in told
+    printed = " ".join(found.advice)
+    assert "ar is best in log-likelihood, -8.210, 0.300 ± 0.014 above ns, the next." in printed
+    assert "In word similarity ns is best (0.400); ar has 0.300." in printed
+    assert "ns goes through 3.0 times as many words per second as ar, and is 0.300 below ar." in printed
     assert found.first.pace == 1050
-    assert "--seeds" not in told
+    assert "--seeds" not in printed
 
 
 @pytest.mark.parametrize(
-    ("similarities", "told"),
+    ("similarities", "printed"),
     [
         ((0.3, 0.4, 0.2), "In word similarity ns is best (0.400); ar has 0.300."),
         ((0.4, 0.3, 0.2), "In word similarity ar is best (0.400)."),
@@ -73,12 +73,12 @@ def test_the_best_is_told_with_its_lead_and_what_a_faster_one_costs():
         ((0.4, 0.4, 0.4), "In word similarity there is no order between them (the highest is 0.400, of ar)."),
     ],
 )
-def test_the_best_in_similarity_is_told(similarities, told):
+def test_the_best_in_similarity_is_reported(similarities, printed):
     values = zip(("ar", "ns", "hs"), (-8.0, -8.5, -9.0), similarities, strict=True)
-    assert told in ranked(*(run(name, 1, value, similarity=similarity) for name, value, similarity in values)).advice
+    assert printed in ranked(*(run(name, 1, value, similarity=similarity) for name, value, similarity in values)).advice
 
 
-def test_of_those_that_share_the_first_rank_the_fastest_is_told():
+def test_of_those_that_share_the_first_rank_the_fastest_is_reported():
     found = ranked(run("ns", 1, -8.5, 3000), run("ns", 2, -8.3, 3000), run("ar", 1, -8.45, 1000), run("ar", 2, -8.25, 1000))
     assert found.advice[0] == (
         "ar and ns share the first rank in log-likelihood (ar has -8.350): no difference to ar is significant "
@@ -89,7 +89,7 @@ def test_of_those_that_share_the_first_rank_the_fastest_is_told():
 
 
 @pytest.mark.parametrize(
-    ("ends", "told"),
+    ("ends", "printed"),
     [
         ((0.20, 0.21), "still rose over the last 20 % of its time, by 0.205 ± 0.005: more time may help."),
         ((-0.20, -0.21), "fell over the last 20 % of its time, by 0.205 ± 0.005: less time, or more data, may help."),
@@ -97,13 +97,13 @@ def test_of_those_that_share_the_first_rank_the_fastest_is_told():
         ((0.20,), None),
     ],
 )
-def test_the_curve_tells_whether_more_time_would_help(ends, told):
+def test_the_curve_reports_whether_more_time_would_help(ends, printed):
     records = [run("ar", k + 1, -8.0, curve=[(1, 2, -8.6), (4, 8, -8.2), (5, 10, -8.2 + end)]) for k, end in enumerate(ends)]
     found = [sentence for sentence in ranked(*records).advice if "learning curve" in sentence]
-    assert found == ([f"The learning curve of ar {told}"] if told else [])
+    assert found == ([f"The learning curve of ar {printed}"] if printed else [])
 
 
-def test_a_model_that_learned_nothing_and_a_single_seed_are_told():
+def test_a_model_that_learned_nothing_and_a_single_seed_are_reported():
     found = ranked(run("ns", 1, -8.5), run("ove", 1, -9.5))
     assert any(each.startswith("ove does not beat the unigram baseline (-9.000)") for each in found.advice)
     assert "--seeds 3" in found.advice[-1]
@@ -168,7 +168,7 @@ def small_text(two_topics, folder, **settings):
     return Text([str(two_topics)], {"dim": 8, "sample": 0.0}, settings, cache_dir=folder / "tokens"), settings
 
 
-def test_runs_that_finish_diverge_and_crash_are_told_and_none_is_made_twice(two_topics, tmp_path, monkeypatch):
+def test_runs_that_finish_diverge_and_crash_are_reported_and_none_is_made_twice(two_topics, tmp_path, monkeypatch):
     data, settings = small_text(two_topics, tmp_path)
     usual, made = runs.command_of, []
     scripts = {
@@ -255,10 +255,10 @@ def test_labelled_data_by_the_command_line(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     typed = ["compare", "digits", "--objectives", "softmax,ns", "--epochs", "2", "--seeds", "1", "--threads", "1"]
     application(typed)([*typed, "--json"], standalone_mode=False)
-    told = json.loads(capsys.readouterr().out)
-    assert told["ranked_by"] == "log_likelihood"
-    assert [each["objective"] for each in told["objectives"]] == ["softmax", "ns"]
-    best = told["objectives"][0]
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["ranked_by"] == "log_likelihood"
+    assert [each["objective"] for each in printed["objectives"]] == ["softmax", "ns"]
+    best = printed["objectives"][0]
     assert best["p@1"] > 0.8
     assert best["p@1_items"] == 1000
     assert best["p@3"] * 3 <= 1
@@ -305,13 +305,13 @@ def test_labelled_data_are_recognised(write, first, is_labelled):
         (["nowhere.txt"], {}, {}, "nowhere.txt: no such file"),
     ],
 )
-def test_mistakes_are_told_before_anything_is_trained(write, names, options, more, message):
+def test_mistakes_are_reported_before_anything_is_trained(write, names, options, more, message):
     names = [write("a b c") if name == "CORPUS" else name for name in names]
     with pytest.raises(EmbedxError, match=re.escape(message)):
         comparison.data_of(names, options, CompareSettings(), **more)
 
 
-def test_folders_and_names_that_are_none_are_told(two_topics, tmp_path):
+def test_folders_and_names_that_are_none_are_reported(two_topics, tmp_path):
     data, settings = small_text(two_topics, tmp_path)
     (tmp_path / "file").write_text("x")
     for names, folder, message in (

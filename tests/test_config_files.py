@@ -54,14 +54,14 @@ def test_options_are_those_of_the_file_and_typed_ones_come_first(asked, file):  
         ("dim = " + "9" * 5000, "not TOML: "),
     ],
 )
-def test_a_mistake_in_the_file_is_told_with_file_and_key(file, text, message):
+def test_a_mistake_in_the_file_is_reported_with_file_and_key(file, text, message):
     path = file(text)
     with pytest.raises(EmbedxError, match=f"^{re.escape(path)}: {re.escape(message)}") as raised:
         application(["train"])(["train", "x", "--config", path], standalone_mode=False)
     assert raised.value.exit_code == 2
 
 
-def test_a_file_that_cannot_be_read_is_told(tmp_path):
+def test_a_file_that_cannot_be_read_is_reported(tmp_path):
     with pytest.raises(EmbedxError, match=r"^--config nowhere.toml: cannot be read: No such file or directory"):
         application(["train"])(["train", "x", "--config", "nowhere.toml"], standalone_mode=False)
     (tmp_path / "latin.toml").write_bytes(b"vocab = '\xe9'")

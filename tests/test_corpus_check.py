@@ -59,7 +59,7 @@ def test_only_the_first_places_are_kept():
     assert found.places["not UTF-8"] == [Place("text 0", 1, n) for n in range(inspection.PLACES)]
 
 
-def test_the_longest_line_and_giants_are_told(monkeypatch):
+def test_the_longest_line_and_giants_are_reported(monkeypatch):
     text = b"short\n" + b"x" * (inspection.GIANT + 1) + b"\n" + b"y" * 100
     found = findings(b"z" * 50, text, size=100_000)
     assert (found.longest, found.longest_at) == (inspection.GIANT + 1, Place("text 1", 2, 6))
@@ -131,7 +131,7 @@ def test_a_check_says_what_training_will_take_and_leaves_it_the_encoded_text(two
     assert any("nothing is read" in note for note in notes.notes)
 
 
-def test_what_does_not_fit_is_told_and_not_tried(two_topics, tmp_path, monkeypatch):
+def test_what_does_not_fit_is_reported_and_not_tried(two_topics, tmp_path, monkeypatch):
     monkeypatch.setattr(memory, "available_memory", lambda: 1000)
     found = checked(two_topics, tmp_path)
     rows = dict(line.split("\t") for line in found.table().splitlines())

@@ -161,8 +161,8 @@ def test_a_killed_command_is_resumed_by_another_number_of_threads(tmp_path, two_
         options = ["--dim", "8", "--epochs", "60", "--deterministic", "--threads"]
         return ["train", str(two_topics), *options, str(threads), "--output", output, *more]
 
-    code, told = end_at_a_checkpoint(command("killed", 2), tmp_path, signal.SIGKILL)
-    assert code == -signal.SIGKILL, told
+    code, printed = end_at_a_checkpoint(command("killed", 2), tmp_path, signal.SIGKILL)
+    assert code == -signal.SIGKILL, printed
     for last in (command("killed", 1, "--resume"), command("whole", 4)):
         embedx_run(tmp_path, *last)
     assert arrays_of(tmp_path / "killed") == arrays_of(tmp_path / "whole")

@@ -17,13 +17,13 @@ def checkpoints_of(folder, notes, every=float("inf"), resumes=False):
     return Checkpoints(folder / "out", Request("train", {}, every, resumes), False, notes)
 
 
-def test_the_model_is_told_and_checkpoints_if_they_are_asked_for(tmp_path, monkeypatch):
+def test_the_model_is_reported_and_checkpoints_if_they_are_asked_for(tmp_path, monkeypatch):
     monkeypatch.setattr(disk, "free_disk", lambda folder: 10_000_000)
-    told = Notes()
-    checkpoints_of(tmp_path, told).check_disk(1_000_000, 2_000_000)
-    checkpoints_of(tmp_path, told, every=60.0).check_disk(1_000_000, 2_000_000)
-    checkpoints_of(tmp_path, told, every=60.0).check_disk(1_000_000, 3_100_000)
-    assert told.notes == [
+    printed = Notes()
+    checkpoints_of(tmp_path, printed).check_disk(1_000_000, 2_000_000)
+    checkpoints_of(tmp_path, printed, every=60.0).check_disk(1_000_000, 2_000_000)
+    checkpoints_of(tmp_path, printed, every=60.0).check_disk(1_000_000, 3_100_000)
+    assert printed.notes == [
         "disk: 1.0 MB of 10.0 MB free: model 1.0 MB",
         "disk: 1.0 MB of 10.0 MB free: model 1.0 MB; in a long run checkpoints 6.0 MB more",
         "disk: 1.0 MB of 10.0 MB free: model 1.0 MB; in a long run checkpoints 9.3 MB more, which do not fit",
@@ -36,9 +36,9 @@ def test_states_that_are_there_need_no_more_room(tmp_path, monkeypatch):
     for _ in range(2):
         before.take(checkpoint.TrainState(), wait=True)
     locks.unlock(before.lock)
-    told = Notes()
-    checkpoints_of(tmp_path, told, every=60.0, resumes=True).check_disk(1_000_000, 2_000_000)
-    assert told.notes == ["disk: 1.0 MB of 10.0 MB free: model 1.0 MB; in a long run checkpoints 2.0 MB more"]
+    printed = Notes()
+    checkpoints_of(tmp_path, printed, every=60.0, resumes=True).check_disk(1_000_000, 2_000_000)
+    assert printed.notes == ["disk: 1.0 MB of 10.0 MB free: model 1.0 MB; in a long run checkpoints 2.0 MB more"]
 
 
 def train(corpus, folder, progress=None, every=float("inf"), **options):
@@ -59,7 +59,7 @@ def test_a_run_without_room_is_refused_before_it_trains(two_topics, tmp_path, mo
 
 
 @pytest.mark.parametrize("options", [{}, {"subwords": "2-3", "buckets": 60}, {"heldout": 0.2, "bias": "frequency"}])
-def test_what_is_told_of_the_disk_is_what_is_written(two_topics, tmp_path, monkeypatch, options):
+def test_what_is_reported_of_the_disk_is_what_is_written(two_topics, tmp_path, monkeypatch, options):
     found = []
     monkeypatch.setattr(Checkpoints, "check_disk", lambda self, *sizes: found.extend(sizes))
     trained, checkpoints = train(two_topics, tmp_path, dim=1000, **options)

@@ -412,8 +412,8 @@ def test_the_blocks_of_a_page_run(page, place):
             for line, shown in block.commands():
                 assert re.match(r"(cat \S+ \| )?embedx ", line), line
                 if "interrupted" in block.marks:
-                    code, told = end_at_a_checkpoint([*shlex.split(line)[1:], *extra], place, signal.SIGINT)
-                    assert code == 130, told
+                    code, messages = end_at_a_checkpoint([*shlex.split(line)[1:], *extra], place, signal.SIGINT)
+                    assert code == 130, messages
                     continue
                 printed = run(line, extra, place)
                 if shown:

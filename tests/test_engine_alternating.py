@@ -33,15 +33,15 @@ def test_the_objective_never_rises(rate, optimizer):
     problem = Problem()
     run = descent(problem, rate=rate, optimizer=optimizer)
     run.run()
-    told = [iteration.loss for iteration in run.history]
-    assert all(a > b for a, b in itertools.pairwise(told))
-    assert len(told) == 1 + ITERATIONS
-    assert told[-1] < told[0] - 0.2
-    assert problem.evaluate(NEITHER)[0] == pytest.approx(told[-1], rel=1e-6)
+    printed = [iteration.loss for iteration in run.history]
+    assert all(a > b for a, b in itertools.pairwise(printed))
+    assert len(printed) == 1 + ITERATIONS
+    assert printed[-1] < printed[0] - 0.2
+    assert problem.evaluate(NEITHER)[0] == pytest.approx(printed[-1], rel=1e-6)
     entropy = -(problem.dense[problem.dense > 0] / problem.dense.sum()) @ np.log(
         (problem.dense / np.maximum(problem.dense.sum(axis=1, keepdims=True), 1))[problem.dense > 0]
     )
-    assert told[-1] > entropy  # below which no model comes
+    assert printed[-1] > entropy  # below which no model comes
 
 
 def test_both_tables_move_and_their_padding_does_not():
@@ -81,20 +81,20 @@ def test_a_plain_step_is_the_gradient_by_the_rows_own_frequency():
 
 
 def test_seconds_and_multiply_adds_add_up_and_watching_takes_no_time():
-    told = []
+    printed = []
 
     def watch(iteration):
-        told.append(iteration)
+        printed.append(iteration)
         time.sleep(0.1)
 
     problem = Problem()
     run = descent(problem, iterations=3, rate=0.01, watch=watch)
     run.run()
-    assert told == run.history
-    assert [each.number for each in told] == [0, 1, 2, 3]
-    assert 0 < told[0].seconds < told[-1].seconds < 0.3
+    assert printed == run.history
+    assert [each.number for each in printed] == [0, 1, 2, 3]
+    assert 0 < printed[0].seconds < printed[-1].seconds < 0.3
     full, half = problem.evaluate(0)[2], problem.evaluate(NEITHER)[2]
-    assert [each.macs for each in told] == [full, 3 * full, 5 * full, 6 * full + half]
+    assert [each.macs for each in printed] == [full, 3 * full, 5 * full, 6 * full + half]
 
 
 class Stopping(Silent):

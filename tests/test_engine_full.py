@@ -104,7 +104,7 @@ def test_a_minibatch_does_what_the_formula_says(kind, optimizer, positives):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_without_bias_and_told_how_far_scores_move(kind):
+def test_without_bias_and_reported_how_far_scores_move(kind):
     for bias in (True, False):
         for positives in ("single", "joint"):
             Run(Problem(kind, bias=bias), positives, uses_score_gain=True).assert_steps_as_the_reference(1)

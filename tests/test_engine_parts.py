@@ -148,9 +148,9 @@ def test_words_are_listed_by_their_ngrams_buckets(shortest, longest, n_buckets):
         own, *others = parts.rows[parts.offsets[k] : parts.offsets[k + 1]].tolist()
         assert own == k
         assert buckets[np.array(others, int) - len(words)].tolist() == expected
-    told = subwords.listing_bytes([encoded(word) for word in words], spec)
+    printed = subwords.listing_bytes([encoded(word) for word in words], spec)
     n_bytes = sum(len(encoded(word)) + 2 for word in words)
-    assert told == 5 * n_buckets + 8 * n_bytes * (longest - shortest + 1)
+    assert printed == 5 * n_buckets + 8 * n_bytes * (longest - shortest + 1)
 
 
 # ---- levels of sparse weights

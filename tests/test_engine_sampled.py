@@ -72,9 +72,9 @@ class Run:
     def lines(self, n_lines):
         """What the worker's memory tells of the last minibatch."""
         s, batch = self.workspace, self.workspace.batch
-        told = (s.rows, batch.label, batch.sample_count, batch.log_expected_count)
+        printed = (s.rows, batch.label, batch.sample_count, batch.log_expected_count)
         return [
-            Line(int(s.example[p]), list(zip(*(each[p, : s.n_candidates[p]].tolist() for each in told), strict=True)))
+            Line(int(s.example[p]), list(zip(*(each[p, : s.n_candidates[p]].tolist() for each in printed), strict=True)))
             for p in range(n_lines)
         ]
 
@@ -156,7 +156,7 @@ def test_a_path_is_met_as_it_stands_in_the_tree(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_how_far_scores_move_is_told_to_who_asks(kind):
+def test_how_far_scores_move_is_reported_to_who_asks(kind):
     """By the squared length of the input."""
     for bias in (True, False):
         Run(Problem(kind, bias=bias), batch=4, uses_score_gain=True).assert_steps_as_the_reference(epochs=1)
@@ -356,11 +356,11 @@ def test_collapsed_draws_appear_as_often_as_the_log_expected_count_says(n_draws)
     s = run.workspace
     for line in range(50):
         places = s.rows[line, : s.n_candidates[line]]
-        told = s.batch.log_expected_count[line, : len(places)]
-        np.testing.assert_allclose(told, np.log(run.expected[places]), rtol=1e-5, atol=1e-6)
+        printed = s.batch.log_expected_count[line, : len(places)]
+        np.testing.assert_allclose(printed, np.log(run.expected[places]), rtol=1e-5, atol=1e-6)
 
 
-def test_rows_that_share_a_slot_of_the_memory_of_draws_are_told_apart():
+def test_rows_that_share_a_slot_of_the_memory_of_draws_are_distinguished():
     n_classes = 4 * FILTER_SIZE
     noise = np.zeros(n_classes)
     noise[[3, 3 + FILTER_SIZE, 3 + 2 * FILTER_SIZE, 9]] = 1

@@ -174,7 +174,7 @@ def test_cbow_predicts_the_centre_by_the_mean_of_its_contexts(name, sampler, blo
 
 @pytest.mark.parametrize(("name", "sampler"), EVERY_WAY)
 def test_telling_an_objective_more_than_it_reads_changes_nothing(name, sampler):
-    plain, told = Setup(make(name), block_size=5, sampler=sampler), Setup(make(name), block_size=5, sampler=sampler)
-    told.plan = told.plan._replace(uses_log_expected_count=True, uses_score_gain=True)
-    assert plain.train(0, 100) == told.train(0, 100)
-    np.testing.assert_array_equal(plain.tables.outputs.rows, told.tables.outputs.rows)
+    plain, printed = Setup(make(name), block_size=5, sampler=sampler), Setup(make(name), block_size=5, sampler=sampler)
+    printed.plan = printed.plan._replace(uses_log_expected_count=True, uses_score_gain=True)
+    assert plain.train(0, 100) == printed.train(0, 100)
+    np.testing.assert_array_equal(plain.tables.outputs.rows, printed.tables.outputs.rows)

@@ -185,7 +185,7 @@ def test_what_is_published_is_what_embedx_tells(records, tmp_path, monkeypatch):
     assert "the unigram model has -9.500" in text
 
 
-def test_what_embedx_tells_is_what_is_on_record():
+def test_what_embedx_reports_is_what_is_on_record():
     """`python -m eval objectives --publish` would change nothing."""
     published = script.published(Records(RESULTS / "objectives.jsonl"))
     assert json.dumps(published, indent=1) + "\n" == registry.MEASURED_FILE.read_text("utf-8")

@@ -264,17 +264,17 @@ def test_a_trial_run_never_writes_to_the_published_results(monkeypatch, tmp_path
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "printed"),
     [
         (["--only", "c"], "no c in speed, which has which: 'a' 'b'"),
         (["--set", "size=1"], "speed has no size"),
         (["--publish"], "speed publishes nothing"),
     ],
 )
-def test_what_there_is_not_is_told(run, capsys, words, told):
+def test_what_there_is_not_is_reported(run, capsys, words, printed):
     with pytest.raises(SystemExit):
         run(*words)
-    assert told in capsys.readouterr().err
+    assert printed in capsys.readouterr().err
 
 
 def test_a_report_without_records_is_refused(run):
@@ -301,7 +301,7 @@ def test_a_peer_that_is_missing_ends_a_full_run_and_is_left_out_of_a_trial(tmp_p
     assert Run(made, [], quick=False).need("numpy", "numpy")
 
 
-def test_a_failure_is_told_by_its_last_line():
+def test_a_failure_is_reported_by_its_last_line():
     result = in_process("eval.speed_process", {"kind": "no such kind"}, {})
     assert result["error"].startswith("KeyError")
 

@@ -72,14 +72,14 @@ def test_one_data_set_from_its_search_to_its_table(tmp_path, monkeypatch):
     assert script.results("categories", run.records) == "Not measured."
 
 
-@pytest.mark.parametrize(("accuracies", "told", "verdict"), [
+@pytest.mark.parametrize(("accuracies", "printed", "verdict"), [
     ([0.5, 0.5, 0.5, 0.5], "1.0 ± 0.0", "met"), ([0.1, 0.5, 0.5, 0.5], "8.6 ± 0.0", "**not met**"),
     ([0.1, 0.1, 0.1, 0.1], "0 of 2 seeds", "**not met**"),
 ])  # fmt: skip
-def test_the_target_is_a_tenth_of_the_time_to_the_same_accuracy_on_smoothed_curves(tmp_path, accuracies, told, verdict):
+def test_the_target_is_a_tenth_of_the_time_to_the_same_accuracy_on_smoothed_curves(tmp_path, accuracies, printed, verdict):
     runs = [curve_of("uniform", seed, [0.1, 0.2, 0.4, 0.5]) for seed in (1, 2)]  # whose smoothed curve ends at 0.45
     runs += [curve_of("adversarial", seed, accuracies) for seed in (1, 2)]
     records = made_up(tmp_path / "raw", runs, mixed=True)
     line = script.targets(records).splitlines()[4]
-    assert f"0.440 after seconds: uniform noise 54.2 ± 0.0, adversarial noise {told}" in line
+    assert f"0.440 after seconds: uniform noise 54.2 ± 0.0, adversarial noise {printed}" in line
     assert line.endswith(f"| {verdict} |")

@@ -133,12 +133,12 @@ def test_a_section_is_measured_once_and_reported_again_without_measuring(two_top
         done = forked.run(*command, *more, cwd=ROOT, env=forked.environment(tmp_path), code=forked.EVAL)
         return done.stderr, (tmp_path / "speed.md").read_text()
 
-    told, written = run("--set", f"corpus={two_topics}")
-    assert "tool embedx --help" in told
+    printed, written = run("--set", f"corpus={two_topics}")
+    assert "tool embedx --help" in printed
     assert "| `embedx --help`: under 0.5 s |" in written
     assert str(tmp_path) not in written
-    told, again = run("--set", f"corpus={two_topics}", "--resume")
-    assert "passed]" not in told
+    printed, again = run("--set", f"corpus={two_topics}", "--resume")
+    assert "passed]" not in printed
     assert again.split("## targets")[1] == written.split("## targets")[1]
     (tmp_path / "speed.md").unlink()
     assert run("--report-only")[1] == again

@@ -137,7 +137,7 @@ def test_the_fastest_embedx_that_is_as_accurate_stands_beside_each_peer(tmp_path
     assert "- tree: C 2.5" in main.settings_of("eurlex", records)
 
 
-def test_a_contender_that_failed_is_told(tmp_path):
+def test_a_contender_that_failed_is_reported(tmp_path):
     job, _ = several("peer", "omikuji", 1.0, 0.5)
     records = made_up(tmp_path / "raw", [(job, {"error": "no | memory"}), several("embedx", "embedx", 1.0, 0.5)])
     row = rows_of(main.several_labels("eurlex", records))["peer"]

@@ -284,7 +284,7 @@ def test_models_of_different_words_and_different_pairs_do_not_compare():
 
 
 @pytest.mark.parametrize("lost", ["objective", "sample", "window", "counts", "output"])
-def test_a_model_without_record_is_told_what_it_needs(lost):
+def test_a_model_without_record_is_reported_what_it_needs(lost):
     vectors = words_model()
     vectors.facts["source"] = "vectors.txt"
     for part in (vectors.facts, vectors.settings, vectors.arrays):
@@ -326,24 +326,24 @@ def test_eval_prints_the_likelihood_and_nothing_else(home):
     vectors = model.load(home / "a")
     pairs, calibration = pairs_of(str(home / "text.txt"), vectors)
     expected = evaluate(vectors, pairs, calibration)
-    told = dict(line.split("\t") for line in done.stdout.splitlines())
-    assert list(told) == [
+    printed = dict(line.split("\t") for line in done.stdout.splitlines())
+    assert list(printed) == [
         "log_likelihood", "standard_error", "calibrated", "temperature", "unigram", "n_pairs", "n_groups"
     ]  # fmt: skip
-    assert told["log_likelihood"] == f"{expected.log_likelihood:.4f}"
-    assert told["n_groups"] == "200"
+    assert printed["log_likelihood"] == f"{expected.log_likelihood:.4f}"
+    assert printed["n_groups"] == "200"
 
 
-def test_eval_of_two_models_tells_the_difference(home):
+def test_eval_of_two_models_reports_the_difference(home):
     done = embedx_eval(home, "a", "b", "--text", "text.txt", "--seed", "3", "--json", "--pairs", "similar.tsv")
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    found = told["heldout"]
+    printed = json.loads(done.stdout)
+    found = printed["heldout"]
     assert found["model"]["n_pairs"] == found["other"]["n_pairs"]
     gain = found["model"]["log_likelihood"] - found["other"]["log_likelihood"]
     assert found["difference"]["log_likelihood"] == pytest.approx(gain)
     assert found["difference"]["standard_error"] > 0
-    assert told["scores"][0]["set"] == "similar"
+    assert printed["scores"][0]["set"] == "similar"
     lines = embedx_eval(home, "a", "b", "--text", "text.txt", "--seed", "3").stdout.splitlines()
     assert lines[0] == f"log_likelihood\t{found['model']['log_likelihood']:.4f}\t{found['other']['log_likelihood']:.4f}"
     assert lines[-2] == f"difference_log_likelihood\t{gain:.4f}"

@@ -271,12 +271,14 @@ def test_the_command_line_takes_them_all(two_sides):
     assert rows[0][:4] == ["set", "model", "measure", "score"]
     assert [row[0] for row in rows[1:]] == ["pairs"] * 6 + ["c"] * 6 + ["o"] * 6 + ["pairs", "c", "o"]
     assert "pairs: A is better than B by" in done.stderr
-    told = json.loads(embedx_run(two_sides, "eval", "good.0", "bad.0", *sets, "--json").stdout)
-    assert [each["measure"] for each in told["differences"]] == ["spearman", "purity", "accuracy"]
-    assert told["protocol"]["name"] == "embedx"
+    printed = json.loads(embedx_run(two_sides, "eval", "good.0", "bad.0", *sets, "--json").stdout)
+    assert [each["measure"] for each in printed["differences"]] == ["spearman", "purity", "accuracy"]
+    assert printed["protocol"]["name"] == "embedx"
     (two_sides / "q.txt").write_text(": s\nw0 w1 w2 w3\nw4 w5 w6 w7\nw8 w9 w10 w11\n")
-    told = json.loads(embedx_run(two_sides, "eval", "good.0", "--analogies", "q.txt", "--json", "--protocol", "gensim").stdout)
-    assert (told["protocol"]["name"], len(told["scores"])) == ("gensim", 1)
+    printed = json.loads(
+        embedx_run(two_sides, "eval", "good.0", "--analogies", "q.txt", "--json", "--protocol", "gensim").stdout
+    )
+    assert (printed["protocol"]["name"], len(printed["scores"])) == ("gensim", 1)
     done = embedx_run(two_sides, "nn", "good.0", "w1", "--vectors", "sum", check=False)
     assert (done.returncode, done.stderr.splitlines()) == (
         2,

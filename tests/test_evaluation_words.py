@@ -203,7 +203,7 @@ def test_every_kind_of_model_gets_the_same_scores(tmp_path):
     assert [each["set"] for each in reports[0]["scores"]] == ["wordsim353", "questions"]
 
 
-def test_a_report_tells_the_protocol(tmp_path):
+def test_a_report_reports_the_protocol(tmp_path):
     path = next(models(tmp_path))
     report = words.evaluate([path], (), WordTests(seed=3))
     assert [score.test for score in report.scores] == ["WordSim-353", "SimLex-999", "Google analogies", "pooled"]

@@ -40,7 +40,7 @@ def test_exported_vectors_are_read_back_bit_for_bit(tmp_path, monkeypatch, forma
     assert [file.name for file in tmp_path.iterdir()] == [name]
 
 
-def test_the_suffix_tells_the_compression(tmp_path):
+def test_the_suffix_reports_the_compression(tmp_path):
     plain = export.export(toy(), "word2vec", tmp_path / "out").read_bytes()
     packed = export.export(toy(), "word2vec", tmp_path / "out.gz").read_bytes()
     assert gzip.decompress(packed) == plain
@@ -71,7 +71,7 @@ def test_white_space_in_words_is_replaced_unless_two_words_would_become_one(tmp_
         export.export(toy(["", "a"]), "word2vec", tmp_path / "other")
 
 
-def test_an_existing_file_stays_unless_told_otherwise(tmp_path):
+def test_an_existing_file_stays_unless_reported_otherwise(tmp_path):
     out = tmp_path / "out"
     out.write_text("years of work")
     with pytest.raises(EmbedxError, match="out: exists already; add --overwrite, or choose another name"):
@@ -135,7 +135,7 @@ def test_a_pipe_or_a_device_is_not_replaced_by_a_file_nor_a_link_to_a_file(tmp_p
     assert model.load(tmp_path / "real.vec").words == ["a"]
 
 
-def test_a_name_that_is_too_long_is_told_in_one_line(tmp_path):
+def test_a_name_that_is_too_long_is_reported_in_one_line(tmp_path):
     loaded = model.WordVectors(["a"], {"input": np.ones((1, 2), np.float32)})
     with pytest.raises(EmbedxError, match=r"v\.vec: cannot be written: File name too long; name another file$"):
         export.export(loaded, "word2vec", tmp_path / ("v" * 246 + ".vec"))

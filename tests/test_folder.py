@@ -64,7 +64,7 @@ def test_a_model_may_have_no_names(tmp_path):
     assert on_disk.read(saved(tmp_path / "m", names={}), CLASSIFIER).names == {}
 
 
-def test_a_model_of_another_task_is_told_apart(tmp_path):
+def test_a_model_of_another_task_is_distinguished(tmp_path):
     with pytest.raises(
         EmbedxError, match=r"model.json: a model of the task 'classification'; give one that `embedx train` wrote"
     ):

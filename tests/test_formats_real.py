@@ -60,7 +60,7 @@ def test_what_is_written_is_read_back(tmp_path, monkeypatch, format, dtype, vect
     assert (found.counts is None) == (is_lines and format != "fasttext")
 
 
-def test_the_name_tells_the_format(tmp_path):
+def test_the_name_reports_the_format(tmp_path):
     for name, expected in {
         "a.vec": "word2vec", "a.txt.gz": "word2vec", "a": "word2vec", "a.bin": "word2vec-binary", "a.bin.xz": "word2vec-binary",
         "a.kv": "gensim", "a.npz": "npz", "a.safetensors": "safetensors", "a.parquet": "parquet", "a.embedx": "embedx",
@@ -73,7 +73,7 @@ def test_the_name_tells_the_format(tmp_path):
     export.export(toy(), "glove", tmp_path / "a.xyz")
 
 
-def test_a_format_or_a_model_that_has_it_not_is_told(tmp_path):
+def test_a_format_or_a_model_that_has_it_not_is_reported(tmp_path):
     for options, complaint in (
         (
             {"format": "word2vec-binary", "dtype": "float16"},
@@ -382,7 +382,7 @@ TWO = np.array(["a", "b"])
         ({"words": TWO.astype(object), "vectors": ONES}, "no readable .npz of word vectors .*Object arrays cannot be loaded"),
     ],
 )
-def test_an_npz_that_cannot_be_is_told(tmp_path, arrays, complaint):
+def test_an_npz_that_cannot_be_is_reported(tmp_path, arrays, complaint):
     with pytest.raises(EmbedxError, match=f"a.npz: .*{complaint}|a.npz: {complaint}"):
         model.load(npz(tmp_path, **arrays))
 
@@ -433,7 +433,7 @@ WORD = {"dtype": "U8", "shape": [2], "data_offsets": [4, 6]}
         ),
     ],
 )
-def test_safetensors_that_cannot_be_are_told(tmp_path, content, complaint):
+def test_safetensors_that_cannot_be_are_reported(tmp_path, content, complaint):
     (tmp_path / "a.safetensors").write_bytes(content)
     with pytest.raises(EmbedxError, match=f"a.safetensors: {complaint}"):
         model.load(tmp_path / "a.safetensors")

@@ -443,7 +443,7 @@ def damages():
     yield "tree_labels", lambda a: a + 10**6
 
 
-def test_a_damaged_tree_is_told(tmp_path):
+def test_a_damaged_tree_is_reported(tmp_path):
     folder = trained(topics(), weights="tree", leaf_size=8, epochs=1).save(tmp_path / "model")
     for name, damage in damages():
         array = np.load(folder / f"{name}.npy")
@@ -560,10 +560,10 @@ def test_a_command_without_an_objective_names_the_one_that_it_takes(tmp_path):
     command = [sys.executable, "-m", "embedx", "classify", "train.txt", "--weights", "tree", "--leaf-size", "8", "--json"]
     done = subprocess.run([*command, "--test", "train.txt"], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert told["objective"] == "ova"
-    assert told["settings"]["loss"] == "squared-hinge"
-    assert told["test"]["p@1"] > 0.7
+    printed = json.loads(done.stdout)
+    assert printed["objective"] == "ova"
+    assert printed["settings"]["loss"] == "squared-hinge"
+    assert printed["test"]["p@1"] > 0.7
     assert (tmp_path / "train.ova.embedx").is_dir()
 
 
@@ -660,7 +660,7 @@ def test_training_goes_on_in_the_same_tree():
     np.testing.assert_array_equal(again.classifier.arrays["label_order"], first.classifier.arrays["label_order"])
 
 
-def test_a_damaged_order_of_leaves_is_told(tmp_path):
+def test_a_damaged_order_of_leaves_is_reported(tmp_path):
     found = hierarchical(two_kinds(is_dense=False), epochs=1).classifier
     order = found.arrays["label_order"]
     found.arrays["label_order"] = np.where(order == 3, 4, order).astype(np.int32)

@@ -194,7 +194,7 @@ INDICES = {  # of (3, 5)
 
 @pytest.mark.parametrize("content", INDICES.values(), ids=list(INDICES))
 @pytest.mark.filterwarnings("error")
-def test_indices_that_leave_the_matrix_are_told_before_compiled_code_follows_them(write, content):
+def test_indices_that_leave_the_matrix_are_reported_before_compiled_code_follows_them(write, content):
     content, reason = content
     message = f"x.npz: no readable sparse matrix of scipy.sparse.save_npz ({reason}"
     assert message in message_of(write(content, "x.npz"))

@@ -105,8 +105,8 @@ def test_what_is_printed_is_what_the_system_shows(two_topics, tmp_path):
         )
         code, peak = map(int, done.stdout.splitlines()[-1].split())
         assert code == 0, done.stderr
-        (told,) = re.findall(r"memory: ([\d.]+) MB of", done.stderr)
-        found.append((1e6 * float(told), peak))
+        (printed,) = re.findall(r"memory: ([\d.]+) MB of", done.stderr)
+        found.append((1e6 * float(printed), peak))
     (small, small_peak), (large, large_peak) = found
     assert 0.2 < (large_peak - small_peak) / (large - small) < 1.1  # of workspaces not all is used
 

@@ -76,7 +76,7 @@ def test_counts_may_be_unknown_and_biases_alone_are_a_model(tmp_path):
     assert model.load(save(tmp_path / "n", **toy(n=3, dim=0))).vectors.shape == (3, 0)
 
 
-def test_a_query_with_an_unknown_word_is_told_what_is_near(tmp_path):
+def test_a_query_with_an_unknown_word_is_reported_what_is_near(tmp_path):
     given = {**toy(n=4), "words": ["Paris", "colour", "walk", "zebra"]}
     vectors = model.load(save(tmp_path / "m", **given))
     with pytest.raises(KeyError, match=re.escape("paris: not among the 4 words of the model; did you mean Paris?")):
@@ -112,7 +112,7 @@ def test_neighbours_of_few_words_and_of_zero_vectors():
         vectors.most_similar("a", top_k=-1)
 
 
-def test_an_existing_model_stays_unless_told_otherwise(tmp_path):
+def test_an_existing_model_stays_unless_reported_otherwise(tmp_path):
     folder = save(tmp_path / "m", **toy(seed=1))
     with pytest.raises(EmbedxError, match="exists already; add --overwrite, or choose another --output"):
         save(folder, **toy(seed=2))
@@ -361,7 +361,7 @@ def test_what_a_living_process_writes_is_not_swept(tmp_path, monkeypatch):
     assert [each.name for each in tmp_path.iterdir()] == ["m"]
 
 
-def test_what_cannot_be_saved_in_the_end_is_told_before_training(tmp_path, monkeypatch):
+def test_what_cannot_be_saved_in_the_end_is_reported_before_training(tmp_path, monkeypatch):
     with pytest.raises(EmbedxError, match="File name too long, so it cannot be written to; choose another --output"):
         check_output(tmp_path / ("m" * 250), overwrite=False)
     folder = save(tmp_path / "m", **toy())

@@ -72,11 +72,11 @@ def answer(
     n_draws=5, n_classes=N, uniforms=None, plain=False,
 ):  # fmt: skip
     """Loss, coefficients and state afterwards. Where a row has no weight, garbage stands; `plain` runs it as Python."""
-    told = (np.atleast_2d(np.array(a, dtype=np.float64)) for a in (z, label, sample_count, log_expected_count))
-    told = Candidates(*told)
-    n_examples, n = told.z.shape
-    rows = [np.zeros((n_examples + 1, n + 2), dtype) for _ in told]
-    for row, value in zip(rows, told._replace(z=np.where(told.weighed, told.z, GARBAGE)), strict=True):
+    printed = (np.atleast_2d(np.array(a, dtype=np.float64)) for a in (z, label, sample_count, log_expected_count))
+    printed = Candidates(*printed)
+    n_examples, n = printed.z.shape
+    rows = [np.zeros((n_examples + 1, n + 2), dtype) for _ in printed]
+    for row, value in zip(rows, printed._replace(z=np.where(printed.weighed, printed.z, GARBAGE)), strict=True):
         row[:n_examples, :n] = value
     key = np.arange(n_examples) if key is None else np.array(key)
     state = np.zeros((key.max() + 1, objective.state_width), dtype) if state is None else state.astype(dtype)
@@ -84,7 +84,7 @@ def answer(
         uniforms = np.random.default_rng(0).uniform(0.01, 0.99, (n_examples, objective.uniforms_width))
     n_updates = np.broadcast_to(np.array(n_updates, dtype=np.int64), n_examples).copy()
     score_gain = np.zeros_like(rows[0])
-    score_gain[:n_examples, :n] = np.linspace(0.5, 2, told.z.size).reshape(told.z.shape)
+    score_gain[:n_examples, :n] = np.linspace(0.5, 2, printed.z.size).reshape(printed.z.shape)
     batch = Batch(*rows, uniforms.astype(dtype), key, n_updates, score_gain)
     constants = objective.constants(n_draws, n_classes).astype(dtype)
     coefficients = reference.coefficients_of(objective, dtype)
@@ -114,16 +114,16 @@ def examples(objective, n=4, seed=0):
         for place, weight in zip(places, weights, strict=False):
             label[e, place] = weight
             sample_count[e, place] = 1 if objective.keeps_accidental_hits else 0
-    told = Candidates(z, label, sample_count, 0 * z)
+    printed = Candidates(z, label, sample_count, 0 * z)
     if objective.uses_log_expected_count:
-        told.log_expected_count[:] = np.where(told.weighed, np.log(rng.uniform(0.2, 0.8, (n, N))), 0)
-    return told
+        printed.log_expected_count[:] = np.where(printed.weighed, np.log(rng.uniform(0.2, 0.8, (n, N))), 0)
+    return printed
 
 
-def near_optimal_state(objective, told):
+def near_optimal_state(objective, printed):
     """A sensible state: near the best one for the candidates that take part."""
-    best = objective.optimal_state(np.where(told.weighed, told.z, -30.0), told.label)
-    assert best.shape == (len(told.z), objective.state_width)
+    best = objective.optimal_state(np.where(printed.weighed, printed.z, -30.0), printed.label)
+    assert best.shape == (len(printed.z), objective.state_width)
     return best + 0.3
 
 
@@ -140,26 +140,26 @@ def test_declarations_go_together(objective):
 
 @each(lambda objective: objective.kind == "gradient")
 def test_coefficients_are_the_gradient_of_the_loss(objective):
-    told = examples(objective)
-    state = near_optimal_state(objective, told)
-    _, slopes, after = answer(objective, *told, state)
+    printed = examples(objective)
+    state = near_optimal_state(objective, printed)
+    _, slopes, after = answer(objective, *printed, state)
     np.testing.assert_allclose(after, state, atol=1e-9, err_msg="a state that was updated often moved at learning rate 0")
-    for place in np.ndindex(*told.z.shape):
-        step = np.zeros_like(told.z)
+    for place in np.ndindex(*printed.z.shape):
+        step = np.zeros_like(printed.z)
         step[place] = 1e-5
-        up, _, _ = answer(objective, *told._replace(z=told.z + step), state)
-        down, _, _ = answer(objective, *told._replace(z=told.z - step), state)
+        up, _, _ = answer(objective, *printed._replace(z=printed.z + step), state)
+        down, _, _ = answer(objective, *printed._replace(z=printed.z - step), state)
         assert slopes[place] == pytest.approx((up - down) / 2e-5, abs=2e-8)
 
 
 @EVERY
 @pytest.mark.parametrize("n_updates", [0, 3])
 def test_compiled_equals_plain_python(objective, n_updates):
-    told = examples(objective, seed=1)
-    state = near_optimal_state(objective, told)
-    exact = answer(objective, *told, state, n_updates, lr=0.1, plain=True)
+    printed = examples(objective, seed=1)
+    state = near_optimal_state(objective, printed)
+    exact = answer(objective, *printed, state, n_updates, lr=0.1, plain=True)
     for dtype, tolerance in ((np.float64, 1e-9), (np.float32, 1e-4)):
-        compiled = answer(objective, *told, state, n_updates, lr=0.1, dtype=dtype)
+        compiled = answer(objective, *printed, state, n_updates, lr=0.1, dtype=dtype)
         for ours, truth in zip(compiled, exact, strict=True):
             np.testing.assert_allclose(ours, truth, rtol=tolerance, atol=tolerance)
 
@@ -167,20 +167,20 @@ def test_compiled_equals_plain_python(objective, n_updates):
 @EVERY
 @pytest.mark.parametrize("n_updates", [0, 3])
 def test_what_has_no_weight_gets_no_coefficient_and_moves_no_state(objective, n_updates):
-    told = examples(objective)
-    told.label[1], told.sample_count[1], told.log_expected_count[1] = 0, 0, 0
-    state = near_optimal_state(objective, told)
-    _, slopes, after = answer(objective, *told, state, n_updates, lr=0.1, dtype=np.float32)
-    assert not slopes[(told.label == 0) & (told.sample_count == 0)].any()
+    printed = examples(objective)
+    printed.label[1], printed.sample_count[1], printed.log_expected_count[1] = 0, 0, 0
+    state = near_optimal_state(objective, printed)
+    _, slopes, after = answer(objective, *printed, state, n_updates, lr=0.1, dtype=np.float32)
+    assert not slopes[(printed.label == 0) & (printed.sample_count == 0)].any()
     assert (slopes[0] != 0).any()
     np.testing.assert_array_equal(after[1], state[1].astype(np.float32))
 
 
 @each(lambda objective: objective.state_width)
 def test_a_first_update_reads_nothing_from_the_state(objective):
-    told = examples(objective)
+    printed = examples(objective)
     of_zeros, of_garbage = (
-        answer(objective, *told, np.full((4, objective.state_width), value), 0, lr=0.1) for value in (0, 1e9)
+        answer(objective, *printed, np.full((4, objective.state_width), value), 0, lr=0.1) for value in (0, 1e9)
     )
     for ours, same in zip(of_zeros, of_garbage, strict=True):
         np.testing.assert_array_equal(ours, same)
@@ -188,13 +188,15 @@ def test_a_first_update_reads_nothing_from_the_state(objective):
 
 @EVERY
 def test_examples_in_one_call_are_answered_as_if_one_by_one_though_they_share_a_key(objective):
-    told = examples(objective, seed=2)
+    printed = examples(objective, seed=2)
     keys, n_updates = np.array([2, 0, 2, 2]), np.array([0, 5, 1, 2])
     uniforms = np.random.default_rng(3).uniform(0.1, 0.9, (4, objective.uniforms_width))
     state = np.full((3, objective.state_width), 0.5)
-    loss, slopes, after = answer(objective, *told, state, n_updates, keys, 0.1, uniforms=uniforms)
-    together = Batch(*told, uniforms, keys, n_updates, score_gain=np.linspace(0.5, 2, told[0].size).reshape(told[0].shape))
-    together = together._replace(z=np.where(told.weighed, told.z, GARBAGE))
+    loss, slopes, after = answer(objective, *printed, state, n_updates, keys, 0.1, uniforms=uniforms)
+    together = Batch(
+        *printed, uniforms, keys, n_updates, score_gain=np.linspace(0.5, 2, printed[0].size).reshape(printed[0].shape)
+    )
+    together = together._replace(z=np.where(printed.weighed, printed.z, GARBAGE))
     total = 0.0
     for e in range(4):
         alone = Batch(*(a[e : e + 1].copy() for a in together))
@@ -214,8 +216,8 @@ def test_everything_is_finite_at_extreme_scores(objective):
         z = 1e4 * rng.choice([-1.0, 0.0, 1.0], label.shape)
         z[::3] = 1e4 * np.where(label[::3] > 0, -1, 1)  # the positive far below all others
         z[1::3] = 1e4 * np.where(label[1::3] > 0, 1, -1)
-        told = Candidates(z, label, sample_count, log_expected_count - 5)
-        loss, slopes, state = answer(objective, *told, state, n_updates, lr=0.5, dtype=np.float32)
+        printed = Candidates(z, label, sample_count, log_expected_count - 5)
+        loss, slopes, state = answer(objective, *printed, state, n_updates, lr=0.5, dtype=np.float32)
         assert np.isfinite(loss)
         assert np.isfinite(slopes).all()
         assert np.isfinite(state).all()
@@ -351,8 +353,8 @@ def test_distinct_draws_among_the_others_need_no_hits():
     for y in range(K):
         probability, sample_count, shown = outcomes(removed, np.eye(K)[y], None)
         for share, drawn in zip(probability, sample_count, strict=True):
-            told = np.where((np.eye(K)[y] > 0) | (drawn > 0), shown, 0)
-            slopes += p[y] * share * answer(removed, np.log(p), np.eye(K)[y], drawn, told)[1][0]
+            printed = np.where((np.eye(K)[y] > 0) | (drawn > 0), shown, 0)
+            slopes += p[y] * share * answer(removed, np.log(p), np.eye(K)[y], drawn, printed)[1][0]
     np.testing.assert_allclose(slopes, 0, atol=1e-12)
 
 
@@ -443,8 +445,8 @@ def fitted(objective, p, q, n_draws=4):
         loss, slope = 0.0, np.zeros(len(z))
         for k in range(n_classes):
             state = objective.optimal_state(z[None], np.eye(n_classes)[k : k + 1])
-            told = Candidates(z, label[k], sample_count[k], log_expected_count[k])
-            one, c, _ = answer(objective, *told, state, n_draws=n_draws, n_classes=n_classes)
+            printed = Candidates(z, label[k], sample_count[k], log_expected_count[k])
+            one, c, _ = answer(objective, *printed, state, n_draws=n_draws, n_classes=n_classes)
             loss, slope = loss + p[k] * one, slope + p[k] * c[0]
         return loss, slope
 
@@ -497,14 +499,16 @@ BOUCHARD = Bouchard(SampledSettings())
 
 def one(objective, seed=3):
     """The candidates of one example, (N,) each, and the column of its first positive."""
-    told = Candidates(*(a[0] for a in examples(objective, seed=seed)))
-    return told, int(told.label.argmax())
+    printed = Candidates(*(a[0] for a in examples(objective, seed=seed)))
+    return printed, int(printed.label.argmax())
 
 
 def test_ns_is_the_papers_formula():
-    told, _ = one(ns())
-    loss, _, _ = answer(ns(), *told, dtype=np.float32)
-    assert loss == pytest.approx(reference.ns_loss(told.z, told.label, told.sample_count, negatives=5, n_draws=5), rel=1e-6)
+    printed, _ = one(ns())
+    loss, _, _ = answer(ns(), *printed, dtype=np.float32)
+    assert loss == pytest.approx(
+        reference.ns_loss(printed.z, printed.label, printed.sample_count, negatives=5, n_draws=5), rel=1e-6
+    )
 
 
 def test_ns_regularises_what_the_softmax_would_have_for_scores():
@@ -513,15 +517,15 @@ def test_ns_regularises_what_the_softmax_would_have_for_scores():
         objective = ns(negatives=negatives, score_l2=0.03)
         assert objective.uses_log_expected_count
         assert not ns().uses_log_expected_count
-        told, _ = one(objective)
-        loss, slopes, _ = answer(objective, *told)
-        log_q = told.log_expected_count - np.log(5)
+        printed, _ = one(objective)
+        loss, slopes, _ = answer(objective, *printed)
+        log_q = printed.log_expected_count - np.log(5)
 
-        def exact(z, told=told, log_q=log_q, negatives=negatives):
-            return reference.regularised_ns_loss(z, told.label, told.sample_count, log_q, 0.03, negatives, n_draws=5)
+        def exact(z, printed=printed, log_q=log_q, negatives=negatives):
+            return reference.regularised_ns_loss(z, printed.label, printed.sample_count, log_q, 0.03, negatives, n_draws=5)
 
-        assert loss == pytest.approx(exact(told.z), rel=1e-6)
-        np.testing.assert_allclose(slopes[0], approx_fprime(told.z, exact, 1e-6), atol=1e-4)
+        assert loss == pytest.approx(exact(printed.z), rel=1e-6)
+        np.testing.assert_allclose(slopes[0], approx_fprime(printed.z, exact, 1e-6), atol=1e-4)
 
 
 def test_ns_noise_weighs_as_much_however_many_words_are_drawn():
@@ -536,10 +540,15 @@ def test_ns_is_far_off_without_removing_the_noise():
 
 @pytest.mark.parametrize("n_draws", [5, 40])
 def test_nce_is_the_papers_formula_however_many_words_are_drawn(n_draws):
-    told, _ = one(NCE)
-    loss, _, _ = answer(NCE, *told, n_draws=n_draws)
+    printed, _ = one(NCE)
+    loss, _, _ = answer(NCE, *printed, n_draws=n_draws)
     exact = reference.nce_loss(
-        told.z, told.label, told.sample_count, told.log_expected_count - np.log(n_draws), negatives=5, n_draws=n_draws
+        printed.z,
+        printed.label,
+        printed.sample_count,
+        printed.log_expected_count - np.log(n_draws),
+        negatives=5,
+        n_draws=n_draws,
     )
     assert loss == pytest.approx(exact, rel=1e-6)
 
@@ -554,27 +563,27 @@ def test_nce_with_all_rows_expects_the_noise_to_be_uniform():
 
 def test_one_vs_each_is_the_papers_formula():
     objective = OneVsEach(SampledSettings())
-    told, y = one(objective)
-    loss, _, _ = answer(objective, *told)
-    assert loss == pytest.approx(told.label[y] * reference.ove_loss(told.z, y, told.importance))
+    printed, y = one(objective)
+    loss, _, _ = answer(objective, *printed)
+    assert loss == pytest.approx(printed.label[y] * reference.ove_loss(printed.z, y, printed.importance))
 
 
 def test_one_vs_all_is_logistic_regression_for_each_class():
     objective = OneVsAll(OneVsAll.Settings())
-    told, _ = one(objective)
-    loss, _, _ = answer(objective, *told)
-    assert loss == pytest.approx(reference.ova_loss(told.z, told.label, told.importance))
+    printed, _ = one(objective)
+    loss, _, _ = answer(objective, *printed)
+    assert loss == pytest.approx(reference.ova_loss(printed.z, printed.label, printed.importance))
 
 
 @pytest.mark.parametrize(("complementary", "keep_hits"), [(False, False), (True, False), (False, True)])
 def test_sampled_softmax_is_the_softmax_among_the_draws(complementary, keep_hits):
     objective = SampledSoftmax(SampledSoftmaxSettings(complementary=complementary, keep_hits=keep_hits))
-    told, y = one(objective)
-    loss, _, _ = answer(objective, *told)
-    told.sample_count[y] *= 2  # where hits are kept
-    loss, _, _ = answer(objective, *told)
-    exact = reference.sampled_softmax_loss(told.z, y, told.sample_count, told.log_expected_count, complementary)
-    assert loss == pytest.approx(told.label[y] * exact)
+    printed, y = one(objective)
+    loss, _, _ = answer(objective, *printed)
+    printed.sample_count[y] *= 2  # where hits are kept
+    loss, _, _ = answer(objective, *printed)
+    exact = reference.sampled_softmax_loss(printed.z, y, printed.sample_count, printed.log_expected_count, complementary)
+    assert loss == pytest.approx(printed.label[y] * exact)
 
 
 @pytest.mark.parametrize("complementary", [False, True])

@@ -89,9 +89,9 @@ def test_several_pairs_are_finite_at_extreme_scores(objective):
         for best in (-1e4, 1e4, 0):
             z = 1e4 * rng.choice([-1.0, 0.0, 1.0], N)
             z = np.where(merged.label > 0, best or z, z)
-            told = answer(objective, z, *heavier, state, n_updates, lr=0.5, dtype=np.float32, n_classes=N)
-            assert all(np.isfinite(part).all() for part in told)
-            state = told[2]
+            printed = answer(objective, z, *heavier, state, n_updates, lr=0.5, dtype=np.float32, n_classes=N)
+            assert all(np.isfinite(part).all() for part in printed)
+            state = printed[2]
 
 
 def test_the_objectives_that_merge_pairs_are_those_that_keep_one_thing_for_all_positives():

@@ -62,10 +62,10 @@ def test_an_optimiser_is_found_for_the_commands_that_offer_it(name, command):
         assert name in taken_by(command)
         assert f"`{name}` {OPTIMIZERS[name].meaning}" in optimizers.meanings(command)
     else:
-        with pytest.raises(EmbedxError) as told:
+        with pytest.raises(EmbedxError) as printed:
             find(name, command)
         offering = " and ".join(f"`embedx {each}`" for each in OPTIMIZERS[name].commands)
-        assert str(told.value) == (
+        assert str(printed.value) == (
             f"--optimizer {name} is for {offering}; `embedx {command}` takes {', '.join(taken_by(command))}"
         )
         assert name not in taken_by(command)
@@ -77,9 +77,9 @@ def test_an_optimiser_that_is_none_is_refused_with_those_that_are():
         find("adam", WORDS)
 
 
-def test_help_tells_the_rate_of_each():
-    told = optimizers.usual_rates(WORDS).split(", ")
-    assert told == [f"{OPTIMIZERS[name].rates[WORDS]:g} for {name}" for name in taken_by(WORDS)]
+def test_help_reports_the_rate_of_each():
+    printed = optimizers.usual_rates(WORDS).split(", ")
+    assert printed == [f"{OPTIMIZERS[name].rates[WORDS]:g} for {name}" for name in taken_by(WORDS)]
 
 
 @EACH
@@ -98,7 +98,7 @@ def test_tables_have_room_for_what_their_optimiser_keeps_and_no_more(name):
 
 
 @EACH
-def test_what_an_objective_is_told_is_how_far_one_number_goes(name):
+def test_what_an_objective_is_reported_is_how_far_one_number_goes(name):
     """A row whose first step is as long as the rate moves each number by as much divided by the root of their number."""
     assert update_rule(name, row_length=25).state_rate == np.float32(0.2 if OPTIMIZERS[name].keeps == "per_row" else 1)
 
@@ -435,7 +435,7 @@ def test_gradient_descent_is_the_gradient():
     np.testing.assert_array_equal(state.direction(g.copy()), g)
 
 
-def test_optimisers_that_keep_alike_are_told_apart_by_number():
+def test_optimisers_that_keep_alike_are_distinguished_by_number():
     """What kernels choose by."""
     for keeps in ("stateless", "per_coordinate", "per_row"):
         assert [update_rule(each.name).kind for each in keeping(keeps)] == list(range(len(keeping(keeps))))

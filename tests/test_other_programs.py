@@ -177,8 +177,8 @@ def test_word2vec_writes_what_word2vec_writes(two_topics, tmp_path, monkeypatch,
     monkeypatch.chdir(tmp_path)
     line = f"-train {two_topics} -output v.bin -size 6 -iter 1 -min-count 1 -threads 1 -binary 1 -save-vocab v.txt"
     run("word2vec", *line.split())
-    told = capsys.readouterr()
-    assert told.out.splitlines()[1:] == ["v.bin", "v.txt"]
+    printed = capsys.readouterr()
+    assert printed.out.splitlines()[1:] == ["v.bin", "v.txt"]
     options = ["--dim", "6", "--epochs", "1", "--min-count", "1", "--threads", "1", "--sample", "1e-3", "--output", "same"]
     run("train", str(two_topics), "--architecture", "cbow", *options)
     model, written = embedx.load("same"), embedx.load("v.bin")

@@ -210,6 +210,6 @@ def test_tables_sort_by_click_and_by_key(driver, pages, kind, columns):
                 assert driver.execute_script(compare, cells, 1 if direction == "ascending" else -1)
 
 
-def test_keys_of_the_map_are_told_to_those_who_cannot_see_it(word_map):
+def test_keys_of_the_map_are_reported_to_those_who_cannot_see_it(word_map):
     assert "arrows" in find(word_map, "#plane")[0].get_attribute("aria-label")
     assert json.loads(word_map.execute_script("return document.getElementById('map-data').textContent"))["n"] == ON_MAP

@@ -147,10 +147,10 @@ def lend_kernels(folder, kernels):
 def assert_learns_words(run, corpus, output, *options):
     """Train on the two topics and look at the words nearest to one of them; what `embedx train --json` tells."""
     how = ["--dim", "8", "--epochs", "20", "--threads", "1", "--cache-dir", "tokens", "--output", output, "--json"]
-    told = json.loads(run("embedx", "train", str(corpus), *options, *how))
+    printed = json.loads(run("embedx", "train", str(corpus), *options, *how))
     nearest = {row.split("\t")[1] for row in run("embedx", "nn", output, "cat", "--top-k", "4").splitlines()}
     assert nearest <= {"dog", "purr", "fur", "paw", "tail"}
-    return told
+    return printed
 
 
 def test_the_worked_example_of_an_objective_is_one_file_and_one_line(extended, two_topics):
@@ -158,22 +158,22 @@ def test_the_worked_example_of_an_objective_is_one_file_and_one_line(extended, t
     assert_learns_words(extended, two_topics, "of-hinge", "--objective", "hinge")
     classified = json.loads(extended("embedx", "classify", "digits", "--objective", "hinge", "--json"))
     assert classified["test"]["accuracy"] > 0.8
-    told = extended("pytest", "tests/test_objectives.py", "-k", "hinge", "-p", "no:cacheprovider")
-    assert re.search(r"[1-9]\d* passed", told)
+    printed = extended("pytest", "tests/test_objectives.py", "-k", "hinge", "-p", "no:cacheprovider")
+    assert re.search(r"[1-9]\d* passed", printed)
 
 
 def test_the_worked_example_of_a_sampler_is_one_file_and_one_line(extended, two_topics):
     for command in ("train", "classify"):
-        told = " ".join(extended("embedx", command, "--help-all").split())
-        assert "`log-uniform` draws by the rank of the count" in told
+        printed = " ".join(extended("embedx", command, "--help-all").split())
+        assert "`log-uniform` draws by the rank of the count" in printed
     trained = assert_learns_words(extended, two_topics, "of-ranks", "--objective", "ove", "--sampler", "log-uniform")
     assert trained["settings"]["sampler"] == "log-uniform"
     options = ["--sampler", "log-uniform", "--json"]
     classified = json.loads(extended("embedx", "classify", "digits", "--objective", "ar", *options))
     assert classified["settings"]["sampler"] == "log-uniform"
     assert classified["test"]["accuracy"] > 0.8
-    told = extended("pytest", "tests/test_samplers.py", "-k", "log-uniform", "-p", "no:cacheprovider")
-    assert int(re.search(r"(\d+) passed", told)[1]) >= 8
+    printed = extended("pytest", "tests/test_samplers.py", "-k", "log-uniform", "-p", "no:cacheprovider")
+    assert int(re.search(r"(\d+) passed", printed)[1]) >= 8
 
 
 def test_log_uniform_noise_is_that_of_the_formula(extended):

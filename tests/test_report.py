@@ -301,7 +301,7 @@ def test_the_command_writes_a_page_named_after_the_model(tmp_path, monkeypatch, 
         ("labels", {"test": "nowhere"}, "nowhere"),
     ],
 )
-def test_mistakes_are_told_in_one_line_and_leave_no_page(tmp_path, monkeypatch, model, arguments, message):
+def test_mistakes_are_reported_in_one_line_and_leave_no_page(tmp_path, monkeypatch, model, arguments, message):
     word_folder(tmp_path / "words")
     label_folder(tmp_path / "labels")
     (tmp_path / "file").write_text("x")
@@ -313,6 +313,6 @@ def test_mistakes_are_told_in_one_line_and_leave_no_page(tmp_path, monkeypatch, 
     assert set(tmp_path.iterdir()) == before
 
 
-def test_a_setting_that_there_is_not_is_told():
+def test_a_setting_that_there_is_not_is_reported():
     with pytest.raises(TypeError, match="report takes no colour; its settings are examples, map_words"):
         report("x", colour="red")

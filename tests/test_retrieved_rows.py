@@ -97,12 +97,12 @@ def test_digits_are_learned_from_what_is_found(objective, options):
 
 
 def test_the_search_begins_after_the_warm_up_and_says_so():
-    data, told = problem("dense"), io.StringIO()
-    run(Ldgs, data, Reporter(told), warm_up=1.5, blocks=4)
-    assert told.getvalue().count("search begins: 40 rows in 6 clusters in each of 4 blocks") == 1
-    told = io.StringIO()
-    run(Ldgs, data, Reporter(told), warm_up=2.0)
-    assert "search begins" not in told.getvalue()
+    data, printed = problem("dense"), io.StringIO()
+    run(Ldgs, data, Reporter(printed), warm_up=1.5, blocks=4)
+    assert printed.getvalue().count("search begins: 40 rows in 6 clusters in each of 4 blocks") == 1
+    printed = io.StringIO()
+    run(Ldgs, data, Reporter(printed), warm_up=2.0)
+    assert "search begins" not in printed.getvalue()
     drawn, partly, uniform = (
         run(Ldgs, data, schedule="constant", **how).classifier.arrays["output"]
         for how in ({"warm_up": 2.0}, {"warm_up": 1.0}, {"sampler": "uniform"})
@@ -123,9 +123,9 @@ def test_sparse_features_by_themselves_cannot_be_searched_by():
     sparse = Labeled(csr_matrix(data.features), data.labels, data.n_labels)
     with pytest.raises(EmbedxError, match="--sampler search needs dense features or --hidden 100"):
         classify.train(sparse, Ldgs(Ldgs.Settings()), ClassifySettings(epochs=1, sampler="search"))
-    told = io.StringIO()
-    trained = classify.train(sparse, Ldgs(Ldgs.Settings()), ClassifySettings(epochs=1), progress=Reporter(told))
-    assert "every label competes; --hidden 100 makes them dense" in told.getvalue()
+    printed = io.StringIO()
+    trained = classify.train(sparse, Ldgs(Ldgs.Settings()), ClassifySettings(epochs=1), progress=Reporter(printed))
+    assert "every label competes; --hidden 100 makes them dense" in printed.getvalue()
     exact = classify.train(sparse, Margin(Margin.Settings()), ClassifySettings(epochs=1))
     np.testing.assert_array_equal(trained.classifier.arrays["output"], exact.classifier.arrays["output"])
 
@@ -167,11 +167,11 @@ def test_labels_do_not_take_what_words_keep(name):
         embedx.SoftmaxClassifier("ldgs", options={name: 3}).fit(np.eye(4), [0, 1, 2, 3])
 
 
-def test_the_memory_of_what_words_keep_is_told(two_topics, tmp_path):
-    told = io.StringIO()
+def test_the_memory_of_what_words_keep_is_reported(two_topics, tmp_path):
+    printed = io.StringIO()
     objective, settings = Ldgs(Ldgs.Settings()), SkipGramSettings(epochs=1, threads=1)
-    train_words(two_topics, objective, settings, progress=Reporter(told), cache_dir=tmp_path)
-    assert "each word keeps the 8 rows" in told.getvalue()
+    train_words(two_topics, objective, settings, progress=Reporter(printed), cache_dir=tmp_path)
+    assert "each word keeps the 8 rows" in printed.getvalue()
 
 
 # ---- prediction
@@ -208,13 +208,13 @@ def test_a_search_among_some_labels_says_how_many_it_finds(saved):
     assert found == pytest.approx(recall)
 
 
-def test_predict_by_search_tells_its_recall(tmp_path):
-    data, told = problem("dense", n=600, n_labels=300), io.StringIO()
+def test_predict_by_search_reports_its_recall(tmp_path):
+    data, printed = problem("dense", n=600, n_labels=300), io.StringIO()
     run(Softmax, data).classifier.save(tmp_path / "model")
     np.save(tmp_path / "features.npy", data.features)
-    rows = list(predict(str(tmp_path / "model"), str(tmp_path / "features.npy"), 3, 1, 0.5, HERE, Reporter(told)))
+    rows = list(predict(str(tmp_path / "model"), str(tmp_path / "features.npy"), 3, 1, 0.5, HERE, Reporter(printed)))
     assert [len(row) for row in rows] == [3] * 600
-    assert "150 of 300 labels are scored for each row, which finds" in told.getvalue()
+    assert "150 of 300 labels are scored for each row, which finds" in printed.getvalue()
 
 
 def test_the_index_is_kept_with_the_model(tmp_path):
@@ -223,9 +223,9 @@ def test_the_index_is_kept_with_the_model(tmp_path):
     np.save(tmp_path / "features.npy", data.features)
 
     def best():
-        told = io.StringIO()
-        rows = list(predict(str(tmp_path / "model"), str(tmp_path / "features.npy"), 3, 1, 0.4, HERE, Reporter(told)))
-        return rows, "building an index of 300 labels" in told.getvalue()
+        printed = io.StringIO()
+        rows = list(predict(str(tmp_path / "model"), str(tmp_path / "features.npy"), 3, 1, 0.4, HERE, Reporter(printed)))
+        return rows, "building an index of 300 labels" in printed.getvalue()
 
     first, had_none = best()
     again, had_none_again = best()

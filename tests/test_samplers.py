@@ -202,7 +202,7 @@ def test_what_retrieves_rows_begins_with_what_draws():
     assert with_warm_up("uniform", ["uniform"], {})[1] is None
 
 
-def test_a_saved_model_tells_its_sampler():
+def test_a_saved_model_reports_its_sampler():
     found = recorded({"sampler": "unigram", "sampler_exponent": 0.25, "window": 5}, replacement=False)
     assert (found.name, found.settings.sampler_exponent, found.replacement) == ("unigram", 0.25, False)
     assert recorded({}, replacement=True).name == "all"

@@ -193,7 +193,7 @@ def test_an_index_and_its_sums_follow_the_table(blocks):
 
 
 @pytest.mark.parametrize("share", [0.2, 0.3])
-def test_a_change_is_told_by_its_share_of_the_norm(share):
+def test_a_change_is_reported_by_its_share_of_the_norm(share):
     index, table = built(spec(2))
     table[4] *= 1 + share
     for j in range(2):

@@ -161,10 +161,10 @@ def test_the_optimizer_of_a_large_text_is_another_unless_one_is_given(two_topics
     ],
 )  # fmt: skip
 def test_a_rate_far_from_the_default_is_warned_of(options, warning):
-    told = io.StringIO()
+    printed = io.StringIO()
     settings, objective = streaming.chosen(OBJECTIVES["ns"], options)
-    streaming.warn_of_rate(settings, objective, Reporter(told))
-    assert [line for line in told.getvalue().splitlines() if "far from" in line] == ([warning] if warning else [])
+    streaming.warn_of_rate(settings, objective, Reporter(printed))
+    assert [line for line in printed.getvalue().splitlines() if "far from" in line] == ([warning] if warning else [])
 
 
 def test_a_model_records_the_settings_as_used(fitted):
@@ -178,7 +178,7 @@ def test_what_was_fitted_can_be_pickled(fitted):
     assert again.outcome.final_loss == fitted.outcome.final_loss
 
 
-def test_an_unknown_setting_is_told_with_those_that_exist():
+def test_an_unknown_setting_is_reported_with_those_that_exist():
     with pytest.raises(TypeError, match=r"SkipGram takes no negative; its settings are .*negatives"):
         embedx.SkipGram(negative=5)
 
@@ -222,7 +222,7 @@ def test_initial_vectors_never_repeat():
     assert 0.49 / 16 < np.abs(tables.inputs.rows[:, :16]).max() <= 0.5 / 16  # one past them is the biases' own column
 
 
-def test_a_run_that_goes_on_tells_the_rate_of_its_own_part(tmp_path, monkeypatch):
+def test_a_run_that_goes_on_reports_the_rate_of_its_own_part(tmp_path, monkeypatch):
     """90 of 100 words were done before; ten take five seconds, as many as five more will."""
     now = [100.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])

@@ -82,7 +82,7 @@ def fit_collapsed(corpus, objective, **options):
 
 
 @pytest.mark.parametrize(("objective", "sampler"), EVERY_WAY)
-def test_text_without_pairs_is_a_mistake_told_before_training(objective, sampler):
+def test_text_without_pairs_is_a_mistake_reported_before_training(objective, sampler):
     with pytest.raises(EmbedxError, match=NO_SENTENCES):
         fit([["a"], ["b"]] * 9, objective, sampler=sampler)
     with pytest.raises(EmbedxError, match=NO_SENTENCES):
@@ -186,7 +186,7 @@ def test_negatives_weigh_the_same_drawn_or_all_there(two_topics, sampler):
 
 
 @pytest.mark.parametrize("name", OBJECTIVES)
-def test_initial_biases_predict_what_they_are_told(name):
+def test_initial_biases_predict_what_they_are_reported(name):
     """With vectors of zero every input's scores are the biases."""
     objective = OBJECTIVES[name](OBJECTIVES[name].Settings())
     p, noise = (np.random.default_rng(seed).dirichlet(np.ones(23)) for seed in (1, 2))
@@ -215,9 +215,9 @@ def test_initial_biases_of_negative_sampling_are_where_its_expected_gradient_is_
 @pytest.mark.parametrize("name", [name for name in OBJECTIVES if name not in OTHER_LINKS])
 def test_training_with_biases_by_frequency_starts_at_the_unigram_model(two_topics, name):
     fitted = fit(two_topics, name, bias="frequency", learning_rate=1e-6, epochs=1, heldout=0.2)
-    told = fitted.model.facts["heldout"]
-    assert told["log_likelihood"] == pytest.approx(told["unigram"], abs=1e-3)
-    assert told["unigram"] > -np.log(len(fitted.model)) + 0.01  # which is no uniform one
+    printed = fitted.model.facts["heldout"]
+    assert printed["log_likelihood"] == pytest.approx(printed["unigram"], abs=1e-3)
+    assert printed["unigram"] > -np.log(len(fitted.model)) + 0.01  # which is no uniform one
 
 
 # ---- held out
@@ -351,11 +351,11 @@ def test_what_is_held_out_is_in_no_count(tmp_path, name):
 
 
 def test_the_same_text_is_held_out_whatever_the_seed_and_the_threads(two_topics):
-    told = [
+    printed = [
         fit(two_topics, "ns", epochs=1, heldout=0.2, **more).model.facts["heldout"] for more in ({"seed": 2}, {"threads": 2})
     ]
-    assert told[0]["unigram"] == told[1]["unigram"]
-    assert told[0]["n_groups"] == told[1]["n_groups"] == 8  # spans
+    assert printed[0]["unigram"] == printed[1]["unigram"]
+    assert printed[0]["n_groups"] == printed[1]["n_groups"] == 8  # spans
 
 
 def test_with_nothing_held_out_training_is_as_without(two_topics):
@@ -366,13 +366,13 @@ def test_with_nothing_held_out_training_is_as_without(two_topics):
 
 def test_what_training_learns_shows_in_the_text_that_it_did_not_see(two_topics, tmp_path):
     fitted = fit(two_topics, "softmax", bias="frequency", heldout=0.3)
-    told = fitted.model.facts["heldout"]
-    assert told["log_likelihood"] > told["unigram"] + 0.1
-    assert 1000 < told["n_pairs"] <= 20_000
-    assert embedx.load(fitted.save(tmp_path / "model")).facts["heldout"] == pytest.approx(told)
+    printed = fitted.model.facts["heldout"]
+    assert printed["log_likelihood"] > printed["unigram"] + 0.1
+    assert 1000 < printed["n_pairs"] <= 20_000
+    assert embedx.load(fitted.save(tmp_path / "model")).facts["heldout"] == pytest.approx(printed)
 
 
-def test_the_likelihood_is_told_after_so_many_epochs(two_topics):
+def test_the_likelihood_is_reported_after_so_many_epochs(two_topics):
     stream = io.StringIO()
     found = OBJECTIVES["ns"]
     settings = dataclasses.replace(fit(two_topics, "ns", epochs=1).settings, epochs=4, heldout=0.2, heldout_every=2)
@@ -384,7 +384,7 @@ def test_the_likelihood_is_told_after_so_many_epochs(two_topics):
     assert [each["epoch"] for each in trained.vectors.facts["history"]] == [2, 4]
 
 
-def test_the_likelihood_is_told_so_many_times_over_the_run(two_topics):
+def test_the_likelihood_is_reported_so_many_times_over_the_run(two_topics):
     found = OBJECTIVES["ns"]
     fitted = fit(two_topics, "ns", epochs=1)
     settings = dataclasses.replace(fitted.settings, epochs=6, heldout=0.2, heldout_points=3)

@@ -79,16 +79,16 @@ def test_only_frequent_words_are_added_and_words_of_a_list(folder, write):
     assert set(embedx.SkipGram(**listed).fit(MORE).model.words) == {*CATS, *CARS, *COMMON, "lorry"}
 
 
-def test_a_line_tells_what_changes(folder):
+def test_a_line_reports_what_changes(folder):
     notes = []
     progress = Silent()
     progress.note = notes.append
     start = Start(StartSettings(start=str(folder()), freeze=True))
     settings, objective = streaming.chosen(OBJECTIVES["hs"], start.with_defaults({**FEW}))
     skipgram.train(MORE, objective, settings, start=start, vocabulary=VocabularySettings(min_count=1), progress=progress)
-    (told,) = [note for note in notes if note.startswith("continuing")]
+    (printed,) = [note for note in notes if note.startswith("continuing")]
     n, m = (sum(map(len, text)) for text in (TEXT, MORE))
-    assert told == (
+    assert printed == (
         f"continuing from {folder()}: 16 words kept and frozen, 14 of them in this text; 2 added; {n:,} + {m:,} words of text; "
         "kept: word vectors; reset: output vectors, biases, the optimiser's state"
     )

@@ -56,9 +56,9 @@ def test_without_standard_error_results_and_codes_are_the_same(vectors, stderr):
 def test_no_file_takes_the_place_of_a_stream_that_is_closed(vectors, tmp_path):
     out = tmp_path / "out.vec"
     closed = b"embedx: standard output: it is closed, so not all results are there; write them elsewhere\n"
-    for streams, told in (">&-", closed), ("<&- >&- 2>&-", b""):
+    for streams, printed in (">&-", closed), ("<&- >&- 2>&-", b""):
         done = embedx_run(f'"$@" {streams}', "export", vectors, out, "--overwrite")
-        assert (done.returncode, done.stdout, done.stderr) == (2, b"", told)
+        assert (done.returncode, done.stdout, done.stderr) == (2, b"", printed)
         assert out.read_text("utf-8") == "3 2\nnaïve 1.0 2.0\nb 2.0 1.0\nc 1.0 1.0\n"
 
 

@@ -190,7 +190,7 @@ def test_blocks_of_means_train_as_the_reference(name, sampler, optimizer):
 
 
 @pytest.mark.parametrize("optimizer", ["adagrad", "bounded-adagrad", "mixture"])
-def test_every_optimiser_is_told_of_each_part(optimizer):
+def test_every_optimiser_is_reported_of_each_part(optimizer):
     assert_trains_as_the_reference(Setup(make("ns"), n_ngrams=9, block_size=5, optimizer=optimizer), lr=0.01)
 
 
@@ -255,15 +255,15 @@ def test_ngrams_that_memory_has_no_room_for_are_refused(two_topics, monkeypatch)
     assert subwords.listing_bytes(words, spec) >= 5 * 100 + 8 * len(parts.rows)
 
 
-def test_the_memory_of_ngrams_is_told(two_topics, capsys):
+def test_the_memory_of_ngrams_is_reported(two_topics, capsys):
     from embedx.cli.app import application
 
     typed = ["corpus", "check", str(two_topics), "--dim", "64", "--subwords", "3-4", "--min-count", "1", "--json"]
-    told = []
+    printed = []
     for words in (typed, [each for each in typed if each not in ("--subwords", "3-4")]):
         application(words)(words, standalone_mode=False)
-        told.append(json.loads(capsys.readouterr().out)["training"])
-    (with_them, without) = told
+        printed.append(json.loads(capsys.readouterr().out)["training"])
+    (with_them, without) = printed
     n = len({each for word in CARS | CATS | {"the", "and", "is", "a"} for each in reference.character_ngrams(word, 3, 4)})
     assert with_them["memory"]["vectors"] - without["memory"]["vectors"] == n * 64 * 4
     assert with_them["disk"]["model"] - without["disk"]["model"] == 4 * (64 * (16 + n) + n)
@@ -311,8 +311,8 @@ def test_a_word_without_any_ngram_is_unknown(trained):
 
 
 def test_the_likelihood_of_held_out_text_is_that_of_the_means(trained):
-    told, model = trained[0].facts["heldout"], embedx.load(trained[1])
-    assert told["log_likelihood"] > told["unigram"]
+    printed, model = trained[0].facts["heldout"], embedx.load(trained[1])
+    assert printed["log_likelihood"] > printed["unigram"]
     pairs, calibration = heldout.pairs_of([["cat", "dog", "truck", "road"] * 30], model)
     by_means = heldout.evaluate(model, pairs, calibration).log_likelihood
     model.arrays["input"] = model.arrays["word_part"]

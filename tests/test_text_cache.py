@@ -287,7 +287,7 @@ LISTED = [
 
 
 @pytest.mark.parametrize(("damage", "complaint"), NOT_LISTED + LISTED)
-def test_whatever_is_damaged_is_told_and_built_anew(corpus, home, damage, complaint):
+def test_whatever_is_damaged_is_reported_and_built_anew(corpus, home, damage, complaint):
     first = read(corpus, home)
     expected = as_reference(first)
     damage(first.folder)

@@ -224,6 +224,6 @@ def test_the_command_lists_them(write, capsys, tmp_path):
         dict(zip((row[0] for row in rows), (int(row[1]) for row in rows), strict=True))["new_york"] == model.vocab["new_york"]
     )
     application(typed)([*typed, "--json", "--top-k", "2"], standalone_mode=False)
-    told = json.loads(capsys.readouterr().out)
-    assert [each["phrase"] for each in told] == [row[0] for row in rows[:2]]
-    assert told[0].keys() == {"phrase", "words", "count", "score", "pass"}
+    printed = json.loads(capsys.readouterr().out)
+    assert [each["phrase"] for each in printed] == [row[0] for row in rows[:2]]
+    assert printed[0].keys() == {"phrase", "words", "count", "score", "pass"}

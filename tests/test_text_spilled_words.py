@@ -162,7 +162,7 @@ def corpus(tmp_path):
     return resolve([str(tmp_path / "corpus.txt")])
 
 
-def test_it_is_told_once_and_found_again_whatever_the_memory(tmp_path, small_pieces, corpus):
+def test_it_is_reported_once_and_found_again_whatever_the_memory(tmp_path, small_pieces, corpus):
     progress = Notes()
     first = files(tmp_path / "cache", corpus, 1, progress, vocab_memory=TINY)
     assert len(progress.notes) == 2

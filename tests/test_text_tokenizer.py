@@ -92,7 +92,7 @@ def test_two_words_with_the_same_hash_stay_apart():
 
 
 @pytest.mark.parametrize("block_bytes", [1, 3, 100])
-def test_bad_utf8_that_is_an_error_tells_its_offset_in_the_source(block_bytes):
+def test_bad_utf8_that_is_an_error_reports_its_offset_in_the_source(block_bytes):
     with pytest.raises(BadUtf8Error) as caught:
         tokenized([b"good \xc3\xa9", b"\xef\xbb\xbf caf\xe9 bar"], TextSettings(on_bad_utf8="error"), block_bytes)
     assert caught.value.offset == 7

@@ -103,7 +103,7 @@ def test_a_worker_that_fails_ends_the_run_with_its_error():
         run(broken, [0, 1], Schedule(0.1, 50, 50, 2), Silent())
 
 
-def test_ctrl_c_ends_after_the_chunks_under_way_and_is_told():
+def test_ctrl_c_ends_after_the_chunks_under_way_and_is_reported():
     class Impatient(Silent):
         interval = 0.05
         pressed = False
@@ -147,7 +147,7 @@ def test_an_error_of_such_work_is_raised_and_an_interrupt_where_that_is_asked_fo
         to_the_end(lambda: os.kill(os.getpid(), signal.SIGINT), then_raise=True)
 
 
-def test_progress_tells_the_mean_loss_of_the_interval_alone():
+def test_progress_reports_the_mean_loss_of_the_interval_alone():
     listener = Listener()
 
     def kernel(scratch, epoch, chunk, rate):
@@ -245,7 +245,7 @@ def test_training_ends_after_an_epoch_when_asked_to():
 
 def test_the_time_of_pauses_is_not_counted(monkeypatch):
     """By a clock that goes on while there is training, and in pauses."""
-    now, calls, told = [0.0], [], []
+    now, calls, printed = [0.0], [], []
     monkeypatch.setattr(trainer, "time", SimpleNamespace(monotonic=lambda: now[0]))
 
     def kernel(worker, epoch, chunk, rate):
@@ -255,19 +255,19 @@ def test_the_time_of_pauses_is_not_counted(monkeypatch):
 
     def after_epoch(epoch, tally, seconds):
         now[0] += 8
-        told.append(seconds)
+        printed.append(seconds)
         return False
 
     outcome = run(kernel, [0], Schedule(0.1, 2, 200, 3), Silent(), after_epoch)
     assert outcome.seconds == 6 / 64
-    assert told == [2 / 64, 4 / 64, 6 / 64]
+    assert printed == [2 / 64, 4 / 64, 6 / 64]
     calls.clear()
     outcome = run(kernel, [0], Schedule(0.1, 2, 200, 1, time_budget=9 / 64), Silent(), after_epoch)
     assert calls == [(epoch, chunk) for epoch in range(5) for chunk in range(2)][:9]
     assert outcome.seconds == 9 / 64
 
 
-def test_the_last_epoch_of_a_time_budget_is_told_although_it_is_cut_short():
+def test_the_last_epoch_of_a_time_budget_is_reported_although_it_is_cut_short():
     seen = []
     schedule = Schedule(0.1, 1000, 1000, 1, time_budget=0.1)
     run(Recorder(seconds=0.01), [0], schedule, Silent(), lambda epoch, tally, seconds: seen.append((epoch, tally.words)))
@@ -291,11 +291,11 @@ EPOCHS, CHUNKS = 3, 4
 
 @pytest.mark.parametrize(
     ("at", "epoch", "threads"),
-    [(1, 0, 1), (1, 2, 3), (CHUNKS - 1, 1, 3), (CHUNKS - 1, 2, 1), ("told", 0, 3), ("told", 1, 1), ("told", 2, 3)],
+    [(1, 0, 1), (1, 2, 3), (CHUNKS - 1, 1, 3), (CHUNKS - 1, 2, 1), ("printed", 0, 3), ("printed", 1, 1), ("printed", 2, 3)],
 )
-def test_an_epoch_whose_end_was_not_told_before_an_interrupt_is_told_after_going_on(at, epoch, threads):
+def test_an_epoch_whose_end_was_not_reported_before_an_interrupt_is_reported_after_going_on(at, epoch, threads):
     """Whether it came within the epoch, after its last chunk was begun, or while the epoch was being told."""
-    told, pressed = [], []
+    printed, pressed = [], []
 
     def kernel(worker, number, chunk, rate):
         if (number, chunk) == (epoch, at) and not pressed:
@@ -305,20 +305,20 @@ def test_an_epoch_whose_end_was_not_told_before_an_interrupt_is_told_after_going
         return Tally(1.0 + number, 1, 10)
 
     def after_epoch(number, tally, seconds):
-        if (number, at) == (epoch, "told") and not pressed:
+        if (number, at) == (epoch, "printed") and not pressed:
             pressed.append(True)
             raise KeyboardInterrupt
-        told.append((number, tally))
+        printed.append((number, tally))
         return False
 
     schedule = Schedule(0.1, CHUNKS, 10 * CHUNKS, EPOCHS)
     strategy = Made(kernel, range(threads), CHUNKS)
     part = trainer.run(strategy, schedule, Listener(), after_epoch)
     assert isinstance(part.interrupted_by, KeyboardInterrupt)
-    assert [number for number, _ in told] == list(range(epoch))
+    assert [number for number, _ in printed] == list(range(epoch))
     strategy = Made(kernel, range(threads), CHUNKS)
     whole = trainer.run(strategy, schedule, Silent(), after_epoch, part.state.snapshot())
-    assert told == [(number, Tally(CHUNKS * (1.0 + number), CHUNKS, 10 * CHUNKS)) for number in range(EPOCHS)]
+    assert printed == [(number, Tally(CHUNKS * (1.0 + number), CHUNKS, 10 * CHUNKS)) for number in range(EPOCHS)]
     assert whole.epochs == EPOCHS
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import typed_use
 
 
-def test_type_checkers_are_told_that_there_are_hints():
+def test_type_checkers_are_reported_that_there_are_hints():
     assert importlib.resources.files("embedx").joinpath("py.typed").is_file()
 
 

@@ -106,8 +106,8 @@ class Worker:
         except BrokenPipeError:
             answer = ""
         if not answer:
-            told = self.close()[-2000:]
-            return "", f"ended with code {self.process.returncode}, or was silent for {WAIT} s: {told}"
+            printed = self.close()[-2000:]
+            return "", f"ended with code {self.process.returncode}, or was silent for {WAIT} s: {printed}"
         return tuple(json.loads(answer)[1:])
 
     def _answer(self):
@@ -124,7 +124,7 @@ class Worker:
             return self.errors.read().decode("utf-8", "replace")
 
 
-def run(cases, told=None):
+def run(cases, printed=None):
     """Try the cases, TARGET:SEED each; `told` is called with every finding."""
     report = Report()
     worker = None
@@ -136,8 +136,8 @@ def run(cases, told=None):
             report.tried[target] += 1
             if wrong:
                 report.findings.append((case, wrong))
-                if told:
-                    told(case, wrong)
+                if printed:
+                    printed(case, wrong)
             elif not line:
                 report.read[target] += 1
             if worker.process.poll() is not None:
