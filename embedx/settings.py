@@ -21,9 +21,9 @@ MOST = 2**31 - 1  # maximum of a whole number, unless its `param` says otherwise
 # By default, by scoring: gensim's, and half of what a fixed expression has.
 PHRASE_THRESHOLDS = {"word2phrase": 10.0, "npmi": 0.5}
 
-MOST_PASSES = 9  # of joining collocations
+MAX_PASSES = 9  # of joining collocations
 
-MOST_THREADS = 1024  # more than any machine has use for; each has memory of its own
+MAX_THREADS = 1024  # more than any machine has use for; each has memory of its own
 
 
 KINDS: dict[type, tuple[type, str]] = {  # the type of a setting: what its values are, in messages
@@ -326,7 +326,7 @@ class PhraseSettings(Settings):
         "number of passes that join frequent collocations to one word by `_`, such as new_york; the second finds those of "
         "three and four words",
         at_least=0,
-        at_most=MOST_PASSES,
+        at_most=MAX_PASSES,
     )
     phrase_scoring: str = param(
         "word2phrase",

@@ -24,7 +24,7 @@ from eval.under_test import Size, distributed_words
 OBJECTIVES = ("ns", "hs", "ar", "ove", "sampled-softmax")
 WORKERS = (1, 2, 4, 8, 16)
 MERGES = (20, 50)  # by each worker over the run; 20 to 50 by default
-MOST_MERGES = 800  # of all workers: a range has no less than a chunk of the text
+MAX_MERGES = 800  # of all workers: a range has no less than a chunk of the text
 HOW = ((0, 2), (1, 2), (2, 1), (0, 1), (4, 1))  # workers (0 without a cluster) and threads of each
 NODES = (1, 8, 16, 64)
 CORES = 16
@@ -48,7 +48,7 @@ def jobs(run: Run) -> Iterator[Job]:
             yield from (common | {"workers": 1, "merges": MERGES[0], "seed": 1 + k} for k in range(int(own.seeds)))
             for merges in MERGES:
                 for n in WORKERS[1:]:
-                    if n * merges <= MOST_MERGES:
+                    if n * merges <= MAX_MERGES:
                         yield common | {"workers": n, "merges": merges, "seed": 1}
 
 

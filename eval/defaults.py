@@ -40,7 +40,7 @@ LINEAR = ("LinearSVC", "LogisticRegression")
 FIRST = ("softmax", "ova", "margin", "ns", "hs", "ar", "ove", "implicit", "ldgs")  # exact losses, and the six
 CONTENDERS = (*FIRST, "mips", "nce", "sampled-softmax", "umax", "bouchard", "ar-probit", "ar-logistic", "sgd-double-sum")
 PENALTIES = (1.0, 10.0)  # C, divided by the mean squared length of rows
-MOST_LOGISTIC = 6e7  # values × labels up to which LogisticRegression is waited for
+MAX_LOGISTIC = 6e7  # values × labels up to which LogisticRegression is waited for
 SLOW_SVC = 3e9  # from which on LinearSVC is measured at one penalty
 TARGET = 0.9  # of the better one's P@1
 
@@ -96,7 +96,7 @@ def measure_sklearn(tool: str, train: Any, test: Any) -> Result:
     features = train.features
     n_values = features.nnz if train.is_sparse else features.size
     work = float(n_values) * train.n_labels
-    if tool == "LogisticRegression" and work > MOST_LOGISTIC:
+    if tool == "LogisticRegression" and work > MAX_LOGISTIC:
         return {"left_out": True}
     values = features.data if train.is_sparse else features
     square = float(np.square(values, dtype=np.float64).sum() / len(train))

@@ -29,7 +29,7 @@ FORMS = ("plain", "gz", "bz2", "dump")
 DUMP = "corpora/wikidump/enwiki-latest-pages-articles1.xml-p000000010p000030302-shortened.bz2"
 DUMP_COPIES = 12  # of its pages, for a longer dump
 GIBIBYTE = 2**30
-MOST_MEMORY, LEAST_PACE, LEAST_GAIN, LEAST_LEAD = 16 * GIBIBYTE, 0.8, 1.6, 5.0
+MAX_MEMORY, MIN_PACE, MIN_GAIN, MIN_LEAD = 16 * GIBIBYTE, 0.8, 1.6, 5.0
 PACE_ERROR = 0.025  # assumed of the ratio of two paces that were measured once each
 
 
@@ -138,24 +138,24 @@ def targets(records: Records) -> str:
     rows = []
     memory = large["anonymous"] if large else None
     rows.append(target(
-        "an epoch of a billion words inside 16 GiB", memory and amount(memory), bool(memory and memory <= MOST_MEMORY)
+        "an epoch of a billion words inside 16 GiB", memory and amount(memory), bool(memory and memory <= MAX_MEMORY)
     ))  # fmt: skip
     kept = (pace(large) or 0) / (pace(small) or 1) if small and large else None
     rows.append(target(
         "at least 80 % of the small corpus's words per second", kept and f"{kept:.0%}",
-        exceeds((kept or 0) - LEAST_PACE, PACE_ERROR),
+        exceeds((kept or 0) - MIN_PACE, PACE_ERROR),
     ))  # fmt: skip
     for form in FORMS:
         one, two = (records.median("seconds", kind="read", form=form, tool="embedx", cores=cores) for cores in CORES)
         gain = one / two if one and two else None
         rows.append(target(
-            f"{form}: two cores read 1.6 times as fast as one", gain and f"{gain:.2f}", bool(gain and gain >= LEAST_GAIN)
+            f"{form}: two cores read 1.6 times as fast as one", gain and f"{gain:.2f}", bool(gain and gain >= MIN_GAIN)
         ))  # fmt: skip
     dump = {"kind": "read", "form": "dump", "cores": max(CORES)}
     gensim, own = (records.median("seconds", tool=tool, **dump) for tool in ("gensim", "embedx"))
     lead = gensim / own if gensim and own else None
     rows.append(target(
-        "a dump five times as fast as gensim's WikiCorpus", lead and f"{lead:.1f}", bool(lead and lead >= LEAST_LEAD)
+        "a dump five times as fast as gensim's WikiCorpus", lead and f"{lead:.1f}", bool(lead and lead >= MIN_LEAD)
     ))  # fmt: skip
     return table(rows)
 

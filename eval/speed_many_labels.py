@@ -3,7 +3,7 @@
 Every measurement is a fresh process (`classification_process.py`), contenders take turns, and tables give medians; embedx is
 measured at its defaults, as it trains without any option, and with three trees, as omikuji has by default. PECOS needs a numpy
 before 2.0, so it lives in an environment of its own: --set pecos_python=ITS/bin/python. Generated data show how time and memory
-grow; --set most_labels=100000 leaves out the million, which takes minutes and gigabytes at two passes instead of ten.
+grow; --set max_labels=100000 leaves out the million, which takes minutes and gigabytes at two passes instead of ten.
 """
 
 from collections.abc import Iterator
@@ -61,7 +61,7 @@ def jobs(run: Run) -> Iterator[Job]:
                 if is_there(run, job["tool"]):
                     yield {"dataset": dataset, "name": name, "threads": THREADS, "turn": turn, **job}
     if "generated" in run.chosen("dataset"):
-        for n in (each for each in GENERATED if each <= run.settings.most_labels):
+        for n in (each for each in GENERATED if each <= run.settings.max_labels):
             yield {
                 "dataset": "random", "name": "embedx", "threads": 1, "turn": 1, **embedx("ova", **SUITED, **GENERATED[n]),
                 "tool": "embedx growth", "labels": n, "examples": n, "tested": TESTED,
@@ -133,8 +133,8 @@ EXPERIMENT = Experiment(
     name="speed-many-labels",
     title="Many labels on sparse features, beside label trees",
     choices={"dataset": (*DATASETS, "generated")},
-    settings={"repetitions": 1, "pecos_python": None, "most_labels": max(GENERATED)},
-    quick={"repetitions": 1, "most_labels": min(GENERATED)},
+    settings={"repetitions": 1, "pecos_python": None, "max_labels": max(GENERATED)},
+    quick={"repetitions": 1, "max_labels": min(GENERATED)},
     packages=("scipy",),
     prepare=prepare,
     jobs=jobs,

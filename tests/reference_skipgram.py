@@ -180,11 +180,11 @@ class Naive:
         for example in examples:
             for j in example.contexts:
                 uses[j] += sum(sum(line.label) for line in example.lines)
-        most_pairs = max(uses.values())
+        max_pairs = max(uses.values())
         of_inputs, of_rows = np.sum(h**2, axis=1), np.sum(free**2, axis=1)
         of_inputs_most, of_rows_most = (
             LONGEST_STEP / square if self.objective.kind == "proximal" else np.inf
-            for square in (min(of_rows.sum(), 4 * most_pairs * of_rows.max()), of_inputs.sum())
+            for square in (min(of_rows.sum(), 4 * max_pairs * of_rows.max()), of_inputs.sum())
         )
         input_rates = np.array([self.rates(self.input_state[self.parts[k]], lr, of_inputs_most).mean() for k in words])
         h_rates = np.array([input_rates[example.contexts].mean() for example in examples])

@@ -8,7 +8,7 @@ from embedx import objectives
 from embedx.classification import calibration, classifier
 from embedx.classification.calibration import MAX_ROWS, MIN_ROWS
 from embedx.classification.defaults import new_objective
-from embedx.classification.resolve import suited_objective
+from embedx.classification.resolve import default_objective
 from embedx.classification.settings import ClassifySettings
 from embedx.classification.task import train
 from embedx.errors import EmbedxError
@@ -40,7 +40,7 @@ def noisy(n, seed, *, dense=False, several=True):
 
 
 def trained(data, objective=None, options=None, progress=None, **settings):
-    name, own = suited_objective(data, settings) if objective is None else (objective, options or {})
+    name, own = default_objective(data, settings) if objective is None else (objective, options or {})
     made = new_objective(objectives.find(name), own)
     return train(data, made, ClassifySettings(**({"threads": 1} | settings)), progress=progress).classifier
 

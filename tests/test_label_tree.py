@@ -16,7 +16,7 @@ from scipy.sparse import csr_matrix, random_array
 from embedx import objectives
 from embedx.classification import classifier, label_tree, tree_training
 from embedx.classification.clustering import clustered_order
-from embedx.classification.resolve import resolved, suited_objective
+from embedx.classification.resolve import default_objective, resolved
 from embedx.classification.settings import ClassifySettings
 from embedx.classification.task import train
 from embedx.engine import sparse_levels, tiles
@@ -524,9 +524,9 @@ def test_what_sparse_weights_do_not_go_with_is_refused(weights, options, message
     ],
 )
 def test_the_objective_suits_the_data_where_none_is_named(data, options, chosen):
-    assert suited_objective(data, options) == chosen
+    assert default_objective(data, options) == chosen
     dense = Labeled(data.features.toarray(), data.labels, data.n_labels)
-    assert suited_objective(dense, options) == ("softmax", {})
+    assert default_objective(dense, options) == ("softmax", {})
 
 
 @pytest.mark.parametrize(

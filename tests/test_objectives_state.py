@@ -505,7 +505,7 @@ def test_many_classes_are_met_in_blocks(monkeypatch):
     for name in ("ar-probit", "ar-logistic"):
         whole = make(name).log_probability(z, np.zeros(K))
         with monkeypatch.context() as patch:
-            patch.setattr(utility, "MOST_VALUES", 500)
+            patch.setattr(utility, "MAX_VALUES", 500)
             np.testing.assert_allclose(make(name).log_probability(z, np.zeros(K)), whole, rtol=1e-12)
 
 

@@ -72,7 +72,7 @@ def test_blocks_of_the_grid_change_nothing(monkeypatch):
     for name in LAWS:
         whole = make(name).log_probability(z, np.zeros(K))
         with monkeypatch.context() as patch:
-            patch.setattr(utility, "MOST_VALUES", 3000)
+            patch.setattr(utility, "MAX_VALUES", 3000)
             np.testing.assert_allclose(make(name).log_probability(z, np.zeros(K)), whole, rtol=1e-12)
 
 

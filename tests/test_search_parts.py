@@ -12,7 +12,7 @@ from embedx.kernels.simd import SIMD_WIDTH, aligned_zeros, padded
 from embedx.search import index as indexing
 from embedx.search import kmeans as clustering
 from embedx.search import panels, query
-from embedx.search.balanced_tree import LEAST_GAIN, N_ITERATIONS, SparseVectors, balanced_tree
+from embedx.search.balanced_tree import MIN_GAIN, N_ITERATIONS, SparseVectors, balanced_tree
 from embedx.search.cluster_scores import EMPTY_CLUSTER_SCORE, replace_vector, score_clusters
 from embedx.search.kmeans import MASKED_SCORE
 from embedx.search.spec import SearchSpec
@@ -486,7 +486,7 @@ def naive_halves(x, ids, key):
         if halves:
             sums = np.stack([x[half].sum(axis=0) for half in halves])
             total = np.linalg.norm(sums, axis=1).sum()
-            if total - before <= LEAST_GAIN * total:
+            if total - before <= MIN_GAIN * total:
                 break
             centroids, before = sums / np.linalg.norm(sums, axis=1, keepdims=True), total
         score = x @ (centroids[1] - centroids[0])

@@ -15,7 +15,7 @@ import numpy as np
 
 from embedx import optimizers
 from embedx.engine.examples import Examples
-from embedx.engine.settings import MOST_RATE
+from embedx.engine.settings import MAX_RATE
 from embedx.labeled.data import Labeled
 from embedx.labeled.rules import column_maxima, input_length, scaled
 from embedx.objectives.contract import ByInput, Objective
@@ -52,7 +52,7 @@ def kind_of(data: Labeled, hidden: int | None) -> str:
     return "hidden" if hidden else "sparse" if data.is_sparse else "dense"
 
 
-def suited(objective: Objective, name: str, kind: str, otherwise: Any) -> Any:
+def default_of(objective: Objective, name: str, kind: str, otherwise: Any) -> Any:
     """What the objective declares for a setting of the task, for inputs of this kind."""
     value = objective.label_defaults.get(name, otherwise)
     return getattr(value, kind) if isinstance(value, ByInput) else value
@@ -69,7 +69,7 @@ def bias(objective: Objective, kind: str, optimizer: str) -> str:
     """Where the biases start; the methods that go to an optimum need no help."""
     if optimizer in (DualCoordinateDescent.name, Lbfgs.name):
         return "zero"
-    return str(suited(objective, "bias", kind, BIAS))
+    return str(default_of(objective, "bias", kind, BIAS))
 
 
 def learning_rate(
@@ -81,14 +81,14 @@ def learning_rate(
     if rate is not None and kind == "hidden":
         rate *= HIDDEN_RATE
     if optimizer == objective.label_defaults.get("optimizer", "adagrad"):
-        rate = suited(objective, "learning_rate", kind, rate)
+        rate = default_of(objective, "learning_rate", kind, rate)
     if rate is None:
         return None
     if by_label:  # on inputs of length 1
         return rate * (SPARSE_RATE if found.keeps != "stateless" else 1)
     rate /= math.sqrt(max(len(data.labels.ids) / max(len(data), 1), 1.0))
     length = 1.0 if scaling == "l2" else input_length(_some_rows(data, scaling))
-    return min(float(f"{rate / length ** (2 if found.keeps == 'stateless' else 1):.3g}"), MOST_RATE)
+    return min(float(f"{rate / length ** (2 if found.keeps == 'stateless' else 1):.3g}"), MAX_RATE)
 
 
 def _some_rows(data: Labeled, scaling: str) -> Any:

@@ -34,7 +34,7 @@ MAX_PRODUCTS = 2e12  # values × labels × passes, from which on labels stand in
 NOT_OF_DUAL = ("batch_size", "learning_rate", "initial_gradient", "schedule", "gradient_scale", "bias")
 
 
-def suited_objective(data: Labeled, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+def default_objective(data: Labeled, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """The name of the objective that suits data where none is named, with settings of its own that suit them.
 
     On sparse features the squared hinge of one-vs-all ranks many labels best, at the least cost: EURLex-4.3K, P@1 .911, exact
@@ -118,7 +118,9 @@ def resolved(settings: ClassifySettings, objective: Objective, data: Labeled) ->
     weights = chosen_weights(settings, objective, data, sampler)
     optimizer = settings.optimizer or default_optimizer(settings, objective, weights, sampler)
     by_label = is_label_by_label(dataclasses.replace(settings, weights=weights, sampler=sampler), objective)
-    batch = settings.batch_size if settings.batch_size is not None else int(defaults.suited(objective, "batch_size", kind, 100))
+    batch = (
+        settings.batch_size if settings.batch_size is not None else int(defaults.default_of(objective, "batch_size", kind, 100))
+    )
     rate = settings.learning_rate or defaults.learning_rate(
         objective, optimizer, data, settings.scaling, kind, by_label=by_label
     )
@@ -167,7 +169,7 @@ def resolved(settings: ClassifySettings, objective: Objective, data: Labeled) ->
 
 def _default_sampler(settings: ClassifySettings, objective: Objective, data: Labeled, kind: str) -> str:
     """The objective's own; where that needs dense inputs and there are none, every row competes."""
-    usual = str(defaults.suited(objective, "sampler", kind, objective.samplers()[0]))
+    usual = str(defaults.default_of(objective, "sampler", kind, objective.samplers()[0]))
     return EVERY_ROW if samplers.SAMPLERS[usual].needs_dense_inputs and is_sparse_linear(settings, data) else usual
 
 

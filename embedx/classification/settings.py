@@ -7,7 +7,7 @@ from typing import Any
 from embedx import optimizers
 from embedx.classification import defaults
 from embedx.classification.calibration import MAX_ROWS, MIN_ROWS
-from embedx.engine.settings import MOST_RATE, TrainingSettings
+from embedx.engine.settings import MAX_RATE, TrainingSettings
 from embedx.errors import EmbedxError
 from embedx.labeled.rules import LABEL_RULES, SCALINGS
 from embedx.objectives.contract import Objective
@@ -103,7 +103,7 @@ class ClassifySettings(TrainingSettings):
         f"learning rate at the start; by default {optimizers.usual_rates(LABELS)}, with --hidden times {defaults.HIDDEN_RATE}, "
         "divided by the root mean squared length of the inputs, for sgd by its square, and by the root of the labels of a row",
         above=0.0,
-        at_most=MOST_RATE,
+        at_most=MAX_RATE,
     )
     initial_gradient: float = param(
         defaults.INITIAL_GRADIENT,

@@ -284,8 +284,8 @@ class Retrieved(Sampled):
         search = self.objective.search(len(self.counts))
         assert search is not None
         self.search = search = search.for_columns(self.dim)
-        most_labels = int(np.diff(self.examples.label_offsets).max(initial=1))
-        most = min(search.blocks * search.n_scored, self.n_rows - 1, max(MAX_FOUND // self.batch - most_labels, 1))
+        max_labels = int(np.diff(self.examples.label_offsets).max(initial=1))
+        most = min(search.blocks * search.n_scored, self.n_rows - 1, max(MAX_FOUND // self.batch - max_labels, 1))
         plan = self.plan._replace(n_draws=most)
         self.retrieving = self.shared._replace(constants=self.objective.constants(most, len(self.counts)), plan=plan)
         for w, workspace in enumerate(self.workers):

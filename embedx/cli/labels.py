@@ -70,8 +70,8 @@ def train_classifier(
         data = None
         if name is None:
             data = labelled_data(given, progress)
-            name, suited = resolve.suited_objective(data[0], typed)
-            typed = suited | typed
+            name, chosen = resolve.default_objective(data[0], typed)
+            typed = chosen | typed
         found = objectives.find(name)
         run.check_applies(typed, name, (ClassifySettings,))
         folder = given.output or run.default_output(given.train, name)

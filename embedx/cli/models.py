@@ -11,7 +11,7 @@ from embedx.cli import tables
 from embedx.cli.streams import is_read_at_once
 from embedx.distributed.settings import MAX_WORKERS, ClusterSettings
 from embedx.errors import EmbedxError
-from embedx.settings import MOST_THREADS
+from embedx.settings import MAX_THREADS
 from embedx.training.progress import Reporter
 
 TopK = Annotated[int, typer.Option(min=1)]
@@ -21,7 +21,7 @@ def predict(
     model: str,
     data: str,
     top_k: TopK = 5,
-    threads: Annotated[int | None, typer.Option(min=1, max=MOST_THREADS)] = None,
+    threads: Annotated[int | None, typer.Option(min=1, max=MAX_THREADS)] = None,
     search: bool = False,
     scored_fraction: Annotated[float, typer.Option(min=0, max=1)] = 0.05,
     cluster: str | None = None,

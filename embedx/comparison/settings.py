@@ -3,7 +3,7 @@
 import dataclasses
 
 from embedx.errors import EmbedxError
-from embedx.settings import MOST_THREADS, Settings, fraction, param, seconds
+from embedx.settings import MAX_THREADS, Settings, fraction, param, seconds
 from embedx.training import trainer
 
 BUDGET = 60.0  # seconds for each run, where nothing is said
@@ -25,7 +25,7 @@ class CompareSettings(Settings):
     epochs: int | None = param(None, "train each for this many passes over the data instead of for a time", at_least=1)
     seeds: int = param(3, "runs of each objective, with the seeds 1, 2, ...", at_least=1)
     threads: int | None = param(
-        None, "worker threads of each run; by default one for each usable core", at_least=1, at_most=MOST_THREADS
+        None, "worker threads of each run; by default one for each usable core", at_least=1, at_most=MAX_THREADS
     )
     tune: float | None = param(
         None,

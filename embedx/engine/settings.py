@@ -6,9 +6,9 @@ from typing import Any
 
 from embedx.errors import EmbedxError
 from embedx.samplers import SAMPLERS
-from embedx.settings import MOST_THREADS, Settings, param, seconds
+from embedx.settings import MAX_THREADS, Settings, param, seconds
 
-MOST_RATE = 1e38  # about what a float32 can be
+MAX_RATE = 1e38  # about what a float32 can be
 DETERMINISTIC_PARTS = 4  # parts of a sum with --deterministic, whatever the number of threads
 
 
@@ -18,7 +18,7 @@ class TrainingSettings(Settings):
 
     epochs: int = param(5, "passes over the training data", at_least=1)
     learning_rate: float | None = param(
-        None, "learning rate at the start; by default the objective's own", above=0.0, at_most=MOST_RATE
+        None, "learning rate at the start; by default the objective's own", above=0.0, at_most=MAX_RATE
     )
     sampler: str | None = param(
         None,
@@ -28,7 +28,7 @@ class TrainingSettings(Settings):
         choices=tuple(SAMPLERS),
     )
     threads: int | None = param(
-        None, "number of worker threads; by default one for each usable core", at_least=1, at_most=MOST_THREADS
+        None, "number of worker threads; by default one for each usable core", at_least=1, at_most=MAX_THREADS
     )
     deterministic: bool = param(
         False,

@@ -65,10 +65,10 @@ from embedx.objectives.parts import (
 
 # The last step towards u. Newton's method leaves about its square, Halley's less than a tenth of its cube.
 NEWTONS_LAST, HALLEYS_LAST, HALLEYS_LAST_32 = 1e-8, 1e-5, np.float32(0.02)
-MOST_NEAR_STEPS = 4  # from one of 1 on; where q is 1e6, rounding keeps them from becoming small
+MAX_NEAR_STEPS = 4  # from one of 1 on; where q is 1e6, rounding keeps them from becoming small
 NEAR = 0.1  # nats from where on in float64 W is moved instead of found again; in float32 1
 ROUNDING = np.float32(1e-6)  # times u, below which no step can be told from rounding in float32
-LEAST_SHIFT = 1e-20  # stands for lr · score_gain where that is 0: a / LEAST_SHIFT is then the gradient
+MIN_SHIFT = 1e-20  # stands for lr · score_gain where that is 0: a / MIN_SHIFT is then the gradient
 LEAST = np.float32(1e-20)
 
 
@@ -79,7 +79,7 @@ def rivals_push(batch, e, n, lr, exponent):
     total, slope = 0.0, 0.0
     for k in range(n):
         if sample_count[e, k] > 0:
-            q = max(lr * score_gain[e, k], LEAST_SHIFT)
+            q = max(lr * score_gain[e, k], MIN_SHIFT)
             a = lambert_w_exp(exponent + np.log(q * sample_count[e, k]) - log_expected_count[e, k] + z[e, k])
             total += a / q
             slope += a / (1 + a) / q
@@ -130,7 +130,7 @@ def solve_raman(batch, e, n, lr, u, before, n_labels, share):
             break
     for k in range(n):
         z[e, k] = lambert_w_exp(z[e, k] - u)
-    for _ in range(MOST_NEAR_STEPS):
+    for _ in range(MAX_NEAR_STEPS):
         if not abs(step) > enough + ROUNDING * abs(u):
             break
         pushes, slopes, curvatures = zero, zero, zero
@@ -179,13 +179,13 @@ def step_proposed(batch, e, n, y, before, lr):
     """The same for one positive y; the loss is that of the scores as they were, at the new u."""
     z, label, sample_count, log_expected_count = batch.z, batch.label, batch.sample_count, batch.log_expected_count
     score_gain = batch.score_gain
-    own, q_own = np.float64(z[e, y]), max(lr * score_gain[e, y], LEAST_SHIFT)
+    own, q_own = np.float64(z[e, y]), max(lr * score_gain[e, y], MIN_SHIFT)
     u, pull = solve_proposed(batch, e, n, own, before, lr, q_own)
     loss = u - 1 + np.exp(min(-u, LARGEST_EXPONENT))
     for k in range(n):
         if sample_count[e, k] > 0:
             loss += importance(batch, e, k) * np.exp(min(z[e, k] - own - u, LARGEST_EXPONENT))
-            q = max(lr * score_gain[e, k], LEAST_SHIFT)
+            q = max(lr * score_gain[e, k], MIN_SHIFT)
             exponent = np.log(q * sample_count[e, k]) - log_expected_count[e, k] - own - q_own * pull - u
             z[e, k] = label[e, y] * lambert_w_exp(exponent + z[e, k]) / q
         else:

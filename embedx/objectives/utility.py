@@ -22,7 +22,7 @@ from embedx.objectives.parts import AugmentSettings, LocalObjective
 from embedx.settings import param
 
 Function = Callable[[np.ndarray], np.ndarray]
-MOST_VALUES = 4_000_000  # held at a time by the quadrature
+MAX_VALUES = 4_000_000  # held at a time by the quadrature
 FEW_CLASSES = 2_000  # up to here each class is looked at by itself; a grid over FAR has no more points
 # The errors at the tenth of a deviation that ar-probit steps by: about 1e-8 g^6 of what log F(g) adds up to for the grid,
 # 1e-7 g^2 for the finer one; g is 4 or 5 where there are many classes.
@@ -121,7 +121,7 @@ def _one_by_one(scores: np.ndarray, nodes: np.ndarray, log_f: Function, log_cdf:
     """log p(y) of all classes, (K,), with the functions evaluated at every node for every class."""
     log_p = np.empty_like(scores)
     nodes = nodes[:, None]
-    blocks = np.array_split(np.arange(scores.size), -(-nodes.size * scores.size // MOST_VALUES))
+    blocks = np.array_split(np.arange(scores.size), -(-nodes.size * scores.size // MAX_VALUES))
     everyone = sum(log_cdf(nodes - scores[block]).sum(axis=1, keepdims=True) for block in blocks)
     for block in blocks:
         gaps = nodes - scores[block]
@@ -154,7 +154,7 @@ def _by_grid(scores: np.ndarray, nodes: np.ndarray, log_f: Function, log_cdf: Fu
     log_cdfs = log_cdf(gaps)
     everyone = np.convolve(crowd, log_cdfs, "valid")[:, None]
     own = np.lib.stride_tricks.sliding_window_view(log_f(gaps) - log_cdfs, len(crowd))[:, ::-1]  # (nodes, grid points)
-    blocks = np.array_split(np.arange(len(crowd)), -(-own.size // MOST_VALUES))
+    blocks = np.array_split(np.arange(len(crowd)), -(-own.size // MAX_VALUES))
     on_grid = np.concatenate([_log_integral(own[:, block] + everyone, step) for block in blocks])
     fine = (np.lib.stride_tricks.sliding_window_view(on_grid, POINTS) @ weights.T).ravel()
     return np.asarray(fine[cell] + beyond * (fine[cell + 1] - fine[cell]))

@@ -15,7 +15,7 @@ from embedx.kernels.random import bits, low_half_below, stream_key
 from embedx.kernels.select import select
 
 N_ITERATIONS = 20
-LEAST_GAIN = 1e-3  # relative, of the sum of similarities
+MIN_GAIN = 1e-3  # relative, of the sum of similarities
 
 
 class SparseVectors(NamedTuple):
@@ -57,7 +57,7 @@ def halve(vectors, order, begin, end, key, workspace):
                 square1 += workspace.dots[k, 1]
         norm0, norm1 = _norm(square0), _norm(square1)
         total = norm0 + norm1
-        if iteration > 0 and total - before <= np.float32(LEAST_GAIN) * total:
+        if iteration > 0 and total - before <= np.float32(MIN_GAIN) * total:
             break
         before = total if iteration > 0 else before
         for k in range(begin, end):

@@ -9,7 +9,7 @@ import numpy as np
 
 from embedx import optimizers, samplers
 from embedx.engine.encoders import ENCODERS, pairs_of_centre
-from embedx.engine.settings import MOST_RATE, TrainingSettings, check_sampler
+from embedx.engine.settings import MAX_RATE, TrainingSettings, check_sampler
 from embedx.errors import EmbedxError
 from embedx.objectives import OBJECTIVES
 from embedx.objectives.contract import Objective
@@ -85,7 +85,7 @@ class SkipGramSettings(TrainingSettings):
         None,
         f"learning rate at the start; falls linearly to zero over the run; by default {optimizers.usual_rates(WORDS)}",
         above=0.0,
-        at_most=MOST_RATE,
+        at_most=MAX_RATE,
     )
     bias: str = param(
         "frequency",

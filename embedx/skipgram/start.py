@@ -25,7 +25,7 @@ from embedx.engine import skipgram as engine
 from embedx.errors import EmbedxError
 from embedx.objectives.contract import Objective
 from embedx.optimizers.contract import PER_COORDINATE, PER_ROW, WORDS
-from embedx.settings import MOST_PASSES, PhraseSettings, StartSettings, VocabularySettings, check_used, option_name, settings_of
+from embedx.settings import MAX_PASSES, PhraseSettings, StartSettings, VocabularySettings, check_used, option_name, settings_of
 from embedx.skipgram.settings import SkipGramSettings
 from embedx.text.encoded_corpus import EncodedCorpus
 from embedx.text.phrase_list import Phrases
@@ -69,7 +69,7 @@ class Start:
     def joining(self) -> tuple[PhraseSettings, Phrases | None]:
         """How collocations were found in the model's text, and those that there were."""
         found = self.model.phrases
-        options = {**self.model.settings, "phrases": min(len(found.passes), MOST_PASSES) if found else 0}
+        options = {**self.model.settings, "phrases": min(len(found.passes), MAX_PASSES) if found else 0}
         return PhraseSettings.from_options(options), found
 
     def vocabulary(self, corpus: EncodedCorpus, settings: VocabularySettings) -> tuple[Vocabulary, np.ndarray]:

@@ -86,12 +86,12 @@ def spans_of(n: int, share: float) -> tuple[np.ndarray, int]:
             f"--heldout {share:g}: fewer than 2 of the corpus's {n:,} pieces of {PIECE:,} words; hold out more, or "
             "take a text of its own to embedx eval --text"
         )
-    most_dropped = int(MAX_DROPPED * n)
+    max_dropped = int(MAX_DROPPED * n)
     fewest = min(held, MIN_SPANS)
-    with_borders = most_dropped // BORDER  # fewer spans rather than borders below half of BORDER
+    with_borders = max_dropped // BORDER  # fewer spans rather than borders below half of BORDER
     n_spans = max(min(held // SPAN, MAX_SPANS, with_borders), fewest)
     longest = -(-held // n_spans)
-    border = min(most_dropped // (2 * n_spans), BORDER, (n // n_spans - longest) // 3)  # a third, for training, at least
+    border = min(max_dropped // (2 * n_spans), BORDER, (n // n_spans - longest) // 3)  # a third, for training, at least
     chunk = np.arange(n_spans + 1) * n // n_spans
     length = np.diff(np.arange(n_spans + 1) * held // n_spans)
     spare = np.diff(chunk) - length - 2 * border

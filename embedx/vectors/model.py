@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from embedx.errors import EmbedxError, near
-from embedx.settings import MOST_PASSES, PhraseSettings
+from embedx.settings import MAX_PASSES, PhraseSettings
 from embedx.storage.folder import DESCRIPTION, Folder, blamed_on, damaged, present
 from embedx.storage.folder import read as read_folder
 from embedx.storage.folder import save as save_folder
@@ -40,7 +40,7 @@ VECTORS = ("input", "output", "sum")  # of a word: see `WordVectors.of`
 MAX_SUGGESTED = 50_000  # words among which one is sought that was meant
 MAX_COSINES = 1 << 25  # at a time: 128 MB
 OF_SUBWORDS = ("word_part", "ngram", "ngram_bucket")
-PASSES = [f"phrases{k}" for k in range(1, MOST_PASSES + 1)]
+PASSES = [f"phrases{k}" for k in range(1, MAX_PASSES + 1)]
 SCHEMA = FolderSchema(
     TASK,
     "`embedx train` wrote, or a vector file",

@@ -7,7 +7,7 @@ import re
 
 import zstandard
 
-MOST_BYTES = 1 << 25  # of what a mutation makes; where memory goes with the square of that, it is seen
+MAX_BYTES = 1 << 25  # of what a mutation makes; where memory goes with the square of that, it is seen
 PACKERS = (
     lambda data: gzip.compress(data, 1),
     bz2.compress,
@@ -31,11 +31,11 @@ WORD = re.compile(rb"[^\s:,()'\"{}\[\]<>]+")
 def mutated(rng, data, other):
     """The bytes, changed a few times; `other` is a valid file of some kind, to take parts from."""
     for _ in range(rng.choice((0, 1, 1, 1, 2, 3, 5))):
-        data = rng.choice(CHANGES)(rng, data, other)[:MOST_BYTES]
+        data = rng.choice(CHANGES)(rng, data, other)[:MAX_BYTES]
     if rng.random() < 0.15:
         data = rng.choice(PACKERS)(data)
         if rng.random() < 0.7:
-            data = rng.choice(CHANGES)(rng, data, other)[:MOST_BYTES]
+            data = rng.choice(CHANGES)(rng, data, other)[:MAX_BYTES]
     return data
 
 
@@ -84,7 +84,7 @@ def repeat(rng, data, other):
     start, end = span(rng, data)
     piece = rng.choice((data[start:end], rng.choice(TOKENS), rng.choice(TOKENS) + rng.choice(TOKENS)))
     n = rng.choice((3, 100, 10_000, 10_000, 1_000_000))
-    return data[:start] + piece * min(n, (MOST_BYTES >> 3) // (len(piece) + 1) + 1) + data[start:]
+    return data[:start] + piece * min(n, (MAX_BYTES >> 3) // (len(piece) + 1) + 1) + data[start:]
 
 
 def reword(rng, data, other):
