@@ -27,6 +27,7 @@ from eval.under_test import (
     cache_home,
     encode,
     hold_out,
+    keep_probability,
     objectives,
     recipe_defaults,
     scaled,
@@ -149,7 +150,7 @@ def next_word(corpus: str, n: int, n_test: int, share: float, quick: bool) -> Da
         vectors = word_vectors(corpus, encoded.key, text, share, quick)
         held_out = hold_out(encoded.tokens, remap, share)
         rng = np.random.default_rng(1)
-        chance = words.without(held_out.counts).keep_probability(settings.sample)
+        chance = keep_probability(words.without(held_out.counts).trained_counts, settings.sample)
         kept = kept_words(np.asarray(encoded.tokens), remap, chance, held_out.pieces, rng)
     whole = has_context(kept)
     in_a_span = np.searchsorted(held_out.bounds.ravel(), kept.places, "right") % 2 == 1  # and in no border

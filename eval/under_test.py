@@ -28,7 +28,7 @@ _NAMES = {
     "embedx": "SkipGram WordVectors load",
     "embedx.skipgram.tables": "empty_tables",
     "embedx.kernels.compiled": "FAST_MATH",
-    "embedx.text.vocabulary": "kept_counts select",
+    "embedx.text.vocabulary": "keep_probability kept_counts select",
     "embedx.skipgram.run": "Task",
     "embedx.classification.defaults": "new_objective",
     "embedx.classification.settings": "ClassifySettings",

@@ -106,7 +106,7 @@ def test_a_user_without_a_home_at_all(temporary):
     done = embedx_run(temporary, "cache", "list", program=("-c", NO_USER))
     assert "takes its place" in done.stderr
     done = embedx_run(temporary, "train", "--help", program=("-c", NO_USER))
-    assert "CORPUS" in done.stdout
+    assert "CORPORA" in done.stdout
     find = "import os; os.path.expanduser = str; from embedx.text.recipes import find_recipe; print(find_recipe('none'))"
     assert embedx_run(temporary, program=("-c", find)).stdout == "None\n"
 

@@ -332,7 +332,8 @@ def test_pairs_of_words_never_seen_are_scored_if_that_is_asked(trained, two_topi
     from embedx.evaluation import word_sets, words
 
     pairs = write("Trucks\ttruck\t9\ntrucks\tengine\t5\ncat\tdog\t5\ncar\tpaw\t1\nzzzz\tcat\t2\nthe\ta\t4\n", "pairs.txt")
-    without, with_them = (words.evaluate(trained[1], pairs=[pairs], oov=oov).scores[0] for oov in (False, True))
+    tests = word_sets.WordTests([Path(pairs)])
+    without, with_them = (words.evaluate([trained[1]], (), tests, oov=oov).scores[0] for oov in (False, True))
     assert (without.used, with_them.used) == (3, 5)
     assert with_them.candidates == without.candidates
     (found,) = words.score(trained[0], [word_sets.read_pairs(Path(pairs))], oov=True)
@@ -340,7 +341,7 @@ def test_pairs_of_words_never_seen_are_scored_if_that_is_asked(trained, two_topi
     assert found.values[3] == pytest.approx(trained[0].similarity("car", "paw"), abs=1e-5)
     plain = fit(two_topics, "ns", epochs=1).save(write("", "x") + ".model")
     with pytest.raises(EmbedxError, match=r"--oov: .*x\.model without n-grams; train with --subwords 3-6"):
-        words.evaluate(plain, pairs=[pairs], oov=True)
+        words.evaluate([plain], (), tests, oov=True)
 
 
 # ---- going on

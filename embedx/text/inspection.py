@@ -26,14 +26,14 @@ LENGTH_BITS = 20
 MAX_LENGTH = (1 << LENGTH_BITS) - 1  # a longer line counts as one of this length
 
 BAD, GIANT_LINES = "not UTF-8", "giant lines"
+REPLACED = re.compile("\ufffd".encode())
+WRONGLY_DECODED = re.compile(rb"\xc3[\x82\x83]\xc2[\x80-\xbf]")  # Â or Ã, and what the byte after it becomes
+CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f\x7f]|(?<!\xc3[\x82\x83])\xc2[\x80-\x9f]")
 # Damage in the bytes, and the characters that it ends with: a block without any of them is not searched.
 PATTERNS = {
-    "replaced": ("\ufffd".encode(), [0xFFFD]),
-    "wrongly decoded": (rb"\xc3[\x82\x83]\xc2[\x80-\xbf]", [*range(0x80, 0xC0)]),  # Â or Ã, and what the byte after it becomes
-    "control characters": (
-        rb"[\x00-\x08\x0e-\x1f\x7f]|(?<!\xc3[\x82\x83])\xc2[\x80-\x9f]",
-        [*range(9), *range(14, 32), *range(127, 160)],
-    ),
+    "replaced": (REPLACED, [0xFFFD]),
+    "wrongly decoded": (WRONGLY_DECODED, [*range(0x80, 0xC0)]),
+    "control characters": (CONTROL, [*range(9), *range(14, 32), *range(127, 160)]),
 }
 KINDS = (BAD, *PATTERNS, GIANT_LINES)
 
@@ -100,7 +100,7 @@ class Inspector:
         together, n_before = self.before + data, len(self.before)
         for kind, (pattern, characters) in PATTERNS.items():
             if seen[characters].any():
-                found = [each.start() - n_before for each in re.finditer(pattern, together) if each.end() > n_before]
+                found = [each.start() - n_before for each in pattern.finditer(together) if each.end() > n_before]
                 self._note(kind, source, len(found), self._lines_of(data, found))
         self.before = together[-2:]
         self._end_lines(source, data.split(b"\n"))

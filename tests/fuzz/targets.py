@@ -147,7 +147,9 @@ def split(rng):
 
 
 def names(rng):
-    return "".join(rng.choice((f"{n}\tx\tname {n}\n", f"name {n}\n")) for n in range(N_LABELS + 3)).encode()
+    return "".join(
+        rng.choice((f"{n}\tx\tname {n}\n", f"name {n}\n")) for n in range(rng.choice((N_LABELS, N_LABELS + 3)))
+    ).encode()
 
 
 def pairs(rng):
