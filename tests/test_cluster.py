@@ -15,7 +15,7 @@ from embedx.distributed.replica import ParameterReplica, TableReplica
 from embedx.distributed.server import STATE, Delta, Parameters, ParameterServer, WorkerState, to_half
 from embedx.distributed.settings import ClusterSettings
 from embedx.distributed.words import CHUNK, chunks_per_range
-from embedx.distributed.worker import ChunkRange, Plan, Worker
+from embedx.distributed.worker import ChunkRange, TablesPlan, Worker
 from embedx.errors import EmbedxError
 from embedx.optimizers import OPTIMIZERS, update_rule
 from embedx.optimizers.contract import PER_COORDINATE, PER_ROW, WORDS, new_table
@@ -309,7 +309,7 @@ class Counting(Strategy):
         return state
 
 
-class CountingPlan(Plan):
+class CountingPlan(TablesPlan):
     def build(self, threads):
         return Counting(threads=threads)
 

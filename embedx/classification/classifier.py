@@ -268,8 +268,8 @@ class Classifier:
             return
         if k < 0:
             raise EmbedxError(f"top_k of {k} labels: ask for 0 or more")
-        sought = max(k, 1 if self.judges_labels_alone else label_tree.CANDIDATES)
-        for _, found in self._found(features, sought, threads, progress):
+        n_best = max(k, 1 if self.judges_labels_alone else label_tree.CANDIDATES)
+        for _, found in self._found(features, n_best, threads, progress):
             log_p = found.log_p
             if not self.judges_labels_alone:
                 log_p = log_p - np.maximum(np.logaddexp.reduce(log_p, axis=1, keepdims=True), MIN_LOG_SUM)

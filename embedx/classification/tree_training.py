@@ -43,7 +43,7 @@ from embedx.training.schedule import Schedule
 from embedx.training.state import TrainState
 from embedx.training.strategy import Strategy, Tally
 
-MATCHED_ROWS = 1 << 14  # examples that are sought for at a time
+MATCHED_ROWS = 1 << 14  # examples that are looked up at a time
 
 
 class LevelPlan(NamedTuple):

@@ -25,7 +25,7 @@ from embedx.distributed.replica import ParameterReplica
 from embedx.distributed.run import Distributed
 from embedx.distributed.server import Deltas, Parameters, WorkerState
 from embedx.distributed.settings import ClusterSettings
-from embedx.distributed.worker import Plan
+from embedx.distributed.worker import Plan, TablesPlan
 from embedx.engine.examples import examples_of
 from embedx.engine.select import SINGLE
 from embedx.engine.sparse_levels import Level
@@ -43,7 +43,7 @@ RANGES = 32  # of a level's labels for each thread, so that all end at about the
 
 
 @dataclass(frozen=True)
-class ExamplesPlan(Plan):
+class ExamplesPlan(TablesPlan):
     """Every worker trains minibatches."""
 
     kind: type[Classification]

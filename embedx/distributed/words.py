@@ -12,7 +12,7 @@ from embedx.distributed.ray_backend import Size, connected
 from embedx.distributed.run import Distributed
 from embedx.distributed.server import Parameters
 from embedx.distributed.settings import ClusterSettings
-from embedx.distributed.worker import Plan
+from embedx.distributed.worker import TablesPlan
 from embedx.engine import blocks
 from embedx.engine.subwords import Parts, word_vectors
 from embedx.errors import EmbedxError
@@ -42,7 +42,7 @@ MAX_CHUNKS, MAX_CHUNKS_FOR_HEAD = 400, 2000
 
 
 @dataclass(frozen=True)
-class WordsPlan(Plan):
+class WordsPlan(TablesPlan):
     """Every worker trains chunks of the stream on tables of its own."""
 
     kind: type[Streamed]

@@ -6,6 +6,7 @@ import platform
 import queue
 import threading
 import time
+from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -17,28 +18,41 @@ from embedx.training.progress import Silent
 from embedx.training.strategy import Strategy, Tally
 
 
-class Plan:
-    """What a worker needs to train a strategy; it is sent to each of them."""
+class Plan(ABC):
+    """What a worker needs to train a strategy; it is sent to each of them.
 
+    `server` and `replica` are called after the strategy's `compile`.
+    """
+
+    @abstractmethod
     def build(self, threads: int) -> Any:
         """The strategy that a worker trains; its parameters are overwritten."""
-        raise NotImplementedError
 
-    def parameters(self, strategy: Any) -> Parameters:
-        """What workers share, where all train the same tables; after `compile`."""
-        raise NotImplementedError
-
+    @abstractmethod
     def server(self, strategy: Any) -> Any:
-        """The server of the run's strategy, after `compile`: a `ParameterServer`, or of the same methods."""
-        return ParameterServer(self.parameters(strategy))
+        """The server of the run's strategy: a `ParameterServer`, or of the same methods."""
 
+    @abstractmethod
     def replica(self, strategy: Any) -> Any:
-        """The replica of a worker's strategy, after `compile`: a `ParameterReplica`, or of the same methods."""
-        return ParameterReplica(self.parameters(strategy))
+        """The replica of a worker's strategy: a `ParameterReplica`, or of the same methods."""
 
     def is_done(self, strategy: Any, epoch: int, chunks: range) -> bool:
         """Whether nothing is left to train in these chunks."""
         return False
+
+
+class TablesPlan(Plan):
+    """The plan of workers that all train the same tables."""
+
+    @abstractmethod
+    def parameters(self, strategy: Any) -> Parameters:
+        """The tables, after `compile`."""
+
+    def server(self, strategy: Any) -> ParameterServer:
+        return ParameterServer(self.parameters(strategy))
+
+    def replica(self, strategy: Any) -> ParameterReplica:
+        return ParameterReplica(self.parameters(strategy))
 
 
 @dataclass(frozen=True)

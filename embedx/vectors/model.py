@@ -37,7 +37,7 @@ from embedx.vectors.subwords import Subwords, check
 
 TASK = "skipgram"
 VECTORS = ("input", "output", "sum")  # of a word: see `WordVectors.of`
-MAX_SUGGESTED = 50_000  # words among which one is sought that was meant
+MAX_SUGGESTED = 50_000  # words that are compared with an unknown one to suggest the nearest
 MAX_COSINES = 1 << 25  # at a time: 128 MB
 OF_SUBWORDS = ("word_part", "ngram", "ngram_bucket")
 PASSES = [f"phrases{k}" for k in range(1, MAX_PASSES + 1)]
