@@ -151,22 +151,22 @@ def test_train_refuses_the_name_of_a_vector_file_before_it_reads(home):
 
 
 @needs_gensim
-def test_convert_goes_from_format_to_format(trained):
+def test_export_goes_from_format_to_format(trained):
     home, folder, _ = trained
     words = ["--top", "15", "--vectors", "sum"]
     steps = [[folder, "a.npz", *words, "--dtype", "float16"], ["a.npz", "a.parquet"], ["a.parquet", "a.kv"]]
     for step in steps:
-        assert embedx_run(home, "convert", *step).stdout.splitlines() == [step[1]]
-    done = embedx_run(home, "convert", "a.kv", "a.vec.gz", check=False)
+        assert embedx_run(home, "export", *step).stdout.splitlines() == [step[1]]
+    done = embedx_run(home, "export", "a.kv", "a.vec.gz", check=False)
     assert done.returncode == 2
     assert "a.kv: this is a pickle" in done.stderr
-    embedx_run(home, "convert", "a.kv", "a.vec.gz", "--trust-pickle")
-    embedx_run(home, "convert", "a.vec.gz", "back.embedx")
+    embedx_run(home, "export", "a.kv", "a.vec.gz", "--trust-pickle")
+    embedx_run(home, "export", "a.vec.gz", "back.embedx")
     embedx_run(home, "export", folder, "straight.vec", *words)
     nearest = [embedx_run(home, "nn", name, "cat", "--top-k", 2, "--json").stdout for name in ("back.embedx", "straight.vec")]
     back, straight = ([row["word"] for row in json.loads(each)["cat"]] for each in nearest)
     assert back == straight
-    done = embedx_run(home, "convert", "back.embedx", "a.npz", check=False)
+    done = embedx_run(home, "export", "back.embedx", "a.npz", check=False)
     assert done.stderr.splitlines()[-1] == "embedx: a.npz: exists already; add --overwrite, or choose another name"
     printed = " ".join(embedx_run(home, "export", "--help").stdout.split())
     assert all(f"`{name}`" in printed for name in formats.FORMATS)
@@ -464,7 +464,7 @@ def test_a_pickle_is_opened_only_by_who_trusts_it(home):
     assert done.stderr.splitlines() == [
         "embedx: vectors.model: this is a pickle, perhaps gensim's own format; opening it would run whatever code is in it: "
         "write the vectors by gensim's KeyedVectors.save_word2vec_format or, if you trust its origin, add "
-        "--trust-pickle to `embedx eval` or `embedx convert`"
+        "--trust-pickle to `embedx eval` or `embedx export`"
     ]
     assert not (home / "was-here").exists()
     done = embedx_run(home, "eval", "vectors.model", "--trust-pickle", check=False)

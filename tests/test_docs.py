@@ -130,7 +130,6 @@ def test_options_named_in_the_text_exist():
         "predict",
         "eval",
         "export",
-        "convert",
         "report",
         "corpus check",
         "corpus fetch",

@@ -265,7 +265,7 @@ def test_a_file_of_gensim_is_read_by_who_trusts_it(tmp_path):
     keyed = KeyedVectors(12)
     keyed.add_vectors(WORDS, given.vectors)
     keyed.save(str(tmp_path / "a.model"))
-    with pytest.raises(EmbedxError, match=r"a.model: this is a pickle, .* `embedx convert`"):
+    with pytest.raises(EmbedxError, match=r"a.model: this is a pickle, .* `embedx export`"):
         model.load(tmp_path / "a.model")
     found = model.load(tmp_path / "a.model", trust_pickle=True)
     assert found.words == WORDS

@@ -1,4 +1,4 @@
-"""Options of word2vec.c, gensim, fastText and earlier versions: other names of ours, and what to write instead of others."""
+"""Options of word2vec.c, gensim and fastText: other names of ours, and what to write instead of others."""
 
 import re
 from collections.abc import Container, Sequence
@@ -39,13 +39,8 @@ INSTEAD = {  # options that no command has, or only other commands: what to writ
     "pretrained-vectors": "the hidden layer is learned from the labels; leave it out",
     "autotune-validation": "`embedx compare --tune` compares settings, `embedx classify --validation` keeps the best epoch",
     "heldout": "write --text FILE to score a text; `embedx train --heldout` holds a part out",
-    "count-memory": "pairs are counted in half of the free memory, at most 4 GB; leave it out",  # of earlier versions
+    "save-config": "write the options into the TOML file of --config; model.json in the output folder has those of a run",
     "log-json": "an option of training; the page has the loss of each epoch",
-    "license": "write the licence into README.md of the exported folder",
-    "share": "write --block-size",
-    "query": "write --scored-fraction for `embedx predict`, --set scored-fraction=VALUE for training",
-    "keep": "write --set candidate-fraction=VALUE",
-    "tau": "write --set min-coefficient=VALUE",
 }
 
 

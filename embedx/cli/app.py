@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from embedx.cli import data, models, options, peers, training
-from embedx.cli.help import Group, UsageError, command_class, with_settings
+from embedx.cli.help import Command, Group, UsageError, with_settings
 from embedx.cli.streams import OutputClosedError, close_error_stream, open_streams
 from embedx.errors import EmbedxError
 
@@ -31,8 +31,7 @@ COMMANDS: dict[str, dict[str, Callable[..., None]]] = {  # by section of the hel
         "predict": models.predict,
         "nn": models.nearest,
         "analogy": models.analogy,
-        "export": models.convert,
-        "convert": models.convert,
+        "export": models.export,
     },
     "Evaluate": {"eval": models.evaluate, "report": models.report, "objectives": data.list_objectives},
     "Data": {
@@ -111,21 +110,12 @@ def application(arguments: Sequence[str]) -> typer.Typer:
             *parents, name = path.split()
             is_named = list(arguments[: len(parents) + 1]) == path.split()
             settings = options.SETTINGS[path]() if is_named and path in options.SETTINGS else {}
-            run = with_settings(path, command, settings, has_config=path in ("train", "classify", "compare"))
+            run, kind = with_settings(path, command, settings), type("SettingsCommand", (Command,), {"settings": settings})
             parent = groups[parents[0]] if parents else app
-            how: dict[str, Any] = {"rich_help_panel": None if parents else section, "epilog": _epilog(settings)}
-            parent.command(name, cls=command_class(path, settings), **how)(run)
+            parent.command(name, cls=kind, rich_help_panel=None if parents else section)(run)
     for name, each in groups.items():
         app.add_typer(each, name=name, rich_help_panel="Data")
     return app
-
-
-def _epilog(settings: options.Options) -> str | None:
-    """The last lines of a help."""
-    fine = [each for each in settings.values() if each.is_fine]
-    names = [each.field.name.replace("_", "-") for each in fine if not each.is_own]
-    more = ", and settings of objectives" if len(names) < len(fine) else ""
-    return f"Settings given by --set: {', '.join(names)}{more}." if fine else None
 
 
 def _print_version(wanted: bool) -> None:

@@ -1,4 +1,4 @@
-"""The commands about trained models: predict, score, query, report, convert."""
+"""The commands about trained models: predict, score, query, report, export."""
 
 import json
 import sys
@@ -186,7 +186,7 @@ def analogy(model: str, a: str, b: str, c: str, top_k: TopK = 10, as_json: bool 
     tables.show(("word", "cosine"), [(word, f"{cosine:.4f}") for word, cosine in rows], values if as_json else None)
 
 
-def convert(
+def export(
     model: str,
     out: Path,
     overwrite: bool = False,
@@ -194,14 +194,14 @@ def convert(
     quiet: bool = False,
     typed: dict[str, Any] | None = None,
 ) -> None:
-    """Write word vectors in the format of another program.
+    """Write word vectors in the format of another program, or convert a vector file.
 
     model  model folder, or a vector file of another program, such as word2vec's
     out    file or folder to write; .gz, .bz2, .xz compress text and .bin
     """
     from embedx import load
-    from embedx.vectors.export import export
+    from embedx.vectors.export import export as write
 
     reporter = Reporter(sys.stderr, is_quiet=quiet)
     options = {"format": None} | (typed or {})
-    print(export(load(model, reporter, trust_pickle), out=out, overwrite=overwrite, progress=reporter, **options))
+    print(write(load(model, reporter, trust_pickle), out=out, overwrite=overwrite, progress=reporter, **options))

@@ -5,14 +5,12 @@ import dataclasses
 import importlib
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, get_origin
 
 import typer
 from typer.models import ArgumentInfo
 
-from embedx.cli import config
 from embedx.errors import EmbedxError, near
 from embedx.settings import (
     FINE,
@@ -28,12 +26,6 @@ from embedx.settings import (
     read_value,
 )
 
-# Sections of the help, in order; options of any other section come last.
-PANELS = (
-    "Data", "Objective", "Model", "Training", "Output", "Text", "Vocabulary", "Sampler", "Held-out text", "Held-out data",
-    "Validation", "Phrases", StartSettings.panel, "With --collapsed", "Cluster", "Long runs", "Configuration",
-)  # fmt: skip
-
 SHORT_HELP = {  # the options that --help shows; --help-all shows all
     "train": (
         "objective", "output", "architecture", "dim", "window", "negatives", "epochs", "time_budget", "threads", "min_count",
@@ -42,6 +34,10 @@ SHORT_HELP = {  # the options that --help shows; --help-all shows all
     "classify": (
         "test", "objective", "output", "hidden", "weights", "negatives", "epochs", "time_budget", "threads", "learning_rate",
         "l2", "validation", "config",
+    ),
+    "compare": (
+        "objectives", "train_labels", "test", "pairs", "output", "resume", "time_budget", "epochs", "seeds", "tune", "heldout",
+        "dim", "hidden", "config",
     ),
 }  # fmt: skip
 
@@ -82,16 +78,12 @@ SHARED = {  # options that several commands have: the section of the help, and t
     "analogies": ("Held-out data", "analogy questions in Google's format, instead of the packaged sets"),
     "checkpoint_every": ("Long runs", "time between checkpoints, saved beside the output; 0: only when interrupted"),
     "resume": ("Long runs", "resume from the last checkpoint, if there is one"),
-    "set_": ("Configuration", "a fine setting, one of those listed below and by `embedx objectives NAME`; repeatable"),
-    "config": ("Configuration", "TOML file of options, such as epochs = 5; the command line has priority"),
-    "save_config": ("Configuration", "save the options of this run, except those of its output, to such a file"),
     "top_k": (None, "number of results to list"),
     "vectors": (None, "input, output or sum (of both); the last two need a model folder"),
     "trust_pickle": (None, "open gensim's own format, a pickle, which can run any code in it"),
 }
 FLAGS = {"output": ("-o",), "quiet": ("-q",), "verbose": ("-v",)}
-NAMES = {"as_json": "--json", "set_": "--set"}
-CONFIG = Annotated[Path | None, typer.Option(callback=config.load, is_eager=True)]
+NAMES = {"as_json": "--json"}
 
 
 def documented(command: Callable[..., None]) -> tuple[str, dict[str, str]]:
@@ -119,6 +111,7 @@ def as_option(parameter: inspect.Parameter, texts: Mapping[str, str]) -> inspect
     panel, text = SHARED.get(name, (None, None))
     about.help, about.rich_help_panel = texts.get(name, text), panel
     if isinstance(about, ArgumentInfo):
+        about.rich_help_panel = "Arguments"
         about.metavar = name.upper() + ("..." if get_origin(kind) is list else "")
     else:
         about.param_decls = (NAMES.get(name, f"--{name.replace('_', '-')}"), *FLAGS.get(name, ()))
@@ -166,7 +159,7 @@ class Option:
             name = "text" if self.field.metadata["parse"] else {int: "int", float: "number"}.get(kind, "text")
             how |= {"parser": read, "metavar": f"<{name}>"}
         annotation = Annotated[kind | None, typer.Option(flag, help=self.help(), **how)]
-        return inspect.Parameter(self.field.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+        return keyword(self.field.name, annotation)
 
     def help(self) -> str:
         """The meaning, the choices and the defaults."""
@@ -287,7 +280,7 @@ SETTINGS: dict[str, Callable[[], Options]] = {  # of commands
     "corpus check": train_options,
     "phrases": phrase_options,
     "report": _of_class("embedx.report.settings", "ReportSettings"),
-    **dict.fromkeys(("export", "convert"), _of_class("embedx.vectors.export", "ExportSettings")),
+    "export": _of_class("embedx.vectors.export", "ExportSettings"),
 }
 
 
@@ -308,15 +301,24 @@ def settings_listed(objective: str) -> dict[str, str]:
     return {flag: f"{'; '.join(parts)})" for flag, parts in about.items()}
 
 
-def read_set(words: Sequence[str], options: Mapping[str, Option], command: str) -> dict[str, Any]:
-    """The values of --set NAME=VALUE. Raises `EmbedxError` for unknown names and wrong values."""
-    fine = {name.replace("_", "-"): each.field for name, each in options.items() if each.is_fine}
-    found = {}
-    for word in words:
+def keyword(name: str, annotation: Any, default: Any = None) -> inspect.Parameter:
+    """A parameter of a command that is an option."""
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def set_option(command: str, fine: Mapping[str, Option]) -> inspect.Parameter:
+    """The option --set NAME=VALUE of a command, for its fine settings; the names and values that were typed."""
+
+    def read(word: str) -> tuple[str, Any]:
         name, _, text = word.partition("=")
-        field = fine.get(name.replace("_", "-"))
-        if field is None:
+        found = fine.get(name.replace("_", "-"))
+        if found is None:
             remedy = near(name, fine, f"`embedx {command} --help-all` shows them")
             raise EmbedxError(f"--set {word}: not a fine setting of `embedx {command}`; {remedy}")
-        found[field.name] = read_value(field, text)
-    return found
+        return found.field.name, read_value(found.field, text)
+
+    names = [name for name, each in fine.items() if not each.is_own]
+    more = ", and those that `embedx objectives NAME` lists" if len(names) < len(fine) else ""
+    text = f"a fine setting; repeatable. Fine settings: {', '.join(names)}{more}"
+    about: Any = typer.Option("--set", parser=read, metavar="NAME=VALUE", help=text, rich_help_panel="Configuration")
+    return keyword("set_", Annotated[list[str] | None, about])

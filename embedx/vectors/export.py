@@ -22,7 +22,7 @@ from embedx.vectors.model import VECTORS, WordVectors
 
 @dataclass(frozen=True)
 class ExportSettings(Settings):
-    """Settings of `embedx export` and `embedx convert`."""
+    """Settings of `embedx export`."""
 
     panel = "Format"
 

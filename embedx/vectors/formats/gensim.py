@@ -18,7 +18,7 @@ def read(file: Opened) -> Found:
         raise EmbedxError(
             f"{file.name}: this is a pickle, perhaps gensim's own format; opening it would run whatever code is in it: "
             "write the vectors by gensim's KeyedVectors.save_word2vec_format or, if you trust its origin, add "
-            "--trust-pickle to `embedx eval` or `embedx convert`"
+            "--trust-pickle to `embedx eval` or `embedx export`"
         )
     try:
         opened = _library(file.name).load(str(file.path("gensim's own file")))
