@@ -117,9 +117,10 @@ def test_many_different_connector_words_have_many_sequences(tmp_path, monkeypatc
     with joined(sentences, tmp_path, wanted) as corpus:
         assert as_sentences(corpus) == text
         assert len(phrases_of(corpus)) == len(model.export_phrases()) > 600
-    monkeypatch.setattr(collocations, "MAX_LONGER", 100 * (len(connectors) + 1))  # 100 sequences, of one word and of two
-    with joined(sentences, tmp_path, wanted) as corpus:
-        assert 50 <= len(phrases_of(corpus)) < 100
+    monkeypatch.setattr(collocations, "MAX_SEQUENCE_BITS", 6)  # one connector word
+    with joined([*sentences, *[["x", "c1", "y"]] * 9], tmp_path, wanted) as corpus:
+        assert "x_c1_y" in {each.joined for each in phrases_of(corpus).passes[0]}
+        assert len(phrases_of(corpus)) < 50
 
 
 def test_a_text_without_a_repeated_pair(tmp_path):
@@ -162,7 +163,7 @@ def test_a_joined_corpus_is_kept_under_a_key_of_its_own(write, tmp_path):
     assert phrases_of(first) == phrases_of(again)
     other, plain = joined(text, home, settings(phrase_min_count=4)), joined(text, home, None)
     assert phrases_of(plain) is None
-    assert {each.key for each in cache.list_caches(home)} == {first.key, other.key, plain.key}
+    assert {each["key"] for each in cache.list_caches(home)} == {first.key, other.key, plain.key}
     assert len({first.key, other.key, plain.key}) == 3
     np.testing.assert_array_equal(joined(text, home, phrases_of(first)).tokens, first.tokens)
 

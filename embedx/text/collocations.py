@@ -11,6 +11,8 @@ A pair whose score is above the threshold is a collocation. Pairs are counted in
 codes of 63 bits:
 
     id of the first word | number of the sequence of connector words between | id of the second word
+
+so that more than a few connector words in a row, as many as the number has place for, end an expression.
 """
 
 from collections.abc import Iterable, Sequence
@@ -30,16 +32,14 @@ from embedx.training.memory import available_memory
 from embedx.training.progress import Progress
 
 CHUNK = 1 << 20  # tokens between two updates of the progress
-MAX_SEQUENCE_BITS = 16
-MAX_LONGER = 1 << 26  # entries of `Pairs.longer`; only those that are used take memory
+MAX_SEQUENCE_BITS = 32
 
 
 class Pairs(NamedTuple):
-    """How pairs are encoded. Sequences of connector words are numbered as they are first seen; the empty one is 0."""
+    """How pairs are encoded. A sequence of connector words is a number whose digits are those of its words, 0 without any."""
 
-    connector: np.ndarray  # int32 (n_words,): the number of a connector word, from 1; 0 for other words
-    longer: np.ndarray  # int32 (max_sequences, n_connectors + 1): the sequence with that connector added, 0 if not seen yet
-    n_sequences: np.ndarray  # int64 (1,)
+    connector: np.ndarray  # int32 (n_words,): the digit of a connector word, from 1; 0 for other words
+    base: int  # of the number of a sequence
     word_bits: int
     sequence_bits: int
 
@@ -50,33 +50,22 @@ class Pairs(NamedTuple):
         code, last = pair_at(tokens, 0, self)
         return int(code) if last == len(ids) - 1 else -1
 
-    def first_words(self, codes: np.ndarray) -> np.ndarray:
-        """The id of the first word of each pair."""
-        return codes >> (self.word_bits + self.sequence_bits)
-
-    def last_words(self, codes: np.ndarray) -> np.ndarray:
-        """The id of the second word of each pair."""
-        return codes & ((1 << self.word_bits) - 1)
-
-    def between(self, codes: np.ndarray, connectors: Sequence[str]) -> list[tuple[str, ...]]:
-        """The connector words of each pair; `connectors` by number, from 1."""
-        before, added = np.nonzero(self.longer[: self.n_sequences[0]])
-        sequences: list[tuple[str, ...]] = [()]
-        for k in np.argsort(self.longer[before, added]).tolist():
-            sequences.append((*sequences[before[k]], connectors[added[k] - 1]))
-        numbers = (codes >> self.word_bits) & ((1 << self.sequence_bits) - 1)
-        return [sequences[number] for number in numbers.tolist()]
+    def between(self, code: int, connectors: Sequence[str]) -> tuple[str, ...]:
+        """The connector words of a pair; `connectors` by digit, from 1."""
+        number = (code >> self.word_bits) & ((1 << self.sequence_bits) - 1)
+        words: tuple[str, ...] = ()
+        while number:
+            number, digit = divmod(number, self.base)
+            words = (connectors[digit - 1], *words)
+        return words
 
 
 def pairs_of(words: Iterable[str], n_words: int, connectors: Sequence[str]) -> Pairs:
     """The codes of the pairs of `words`, by id."""
-    numbers = {word: number for number, word in enumerate(connectors, 1)}
-    connector = np.fromiter((numbers.get(word, 0) for word in words), np.int32, n_words)
+    digits = {word: digit for digit, word in enumerate(connectors, 1)}
+    connector = np.fromiter((digits.get(word, 0) for word in words), np.int32, n_words)
     word_bits = n_words.bit_length()
-    sequence_bits = min(63 - 2 * word_bits, MAX_SEQUENCE_BITS)
-    max_sequences = min(1 << sequence_bits, MAX_LONGER // (len(connectors) + 1))
-    longer = np.zeros((max_sequences, len(connectors) + 1), np.int32)
-    return Pairs(connector, longer, np.ones(1, np.int64), word_bits, sequence_bits)
+    return Pairs(connector, len(connectors) + 1, word_bits, min(63 - 2 * word_bits, MAX_SEQUENCE_BITS))
 
 
 def find(corpus: EncodedCorpus, settings: PhraseSettings, folder: Path, progress: Progress) -> list[Collocation]:
@@ -107,13 +96,13 @@ def find(corpus: EncodedCorpus, settings: PhraseSettings, folder: Path, progress
     progress.note(f"{n_pairs:,} different pairs of words, counted in {amount(memory)} of memory")
     codes, times = np.concatenate(frequent).T
     n_strings = int(np.count_nonzero(pairs.connector == 0)) + n_pairs
-    first, last = pairs.first_words(codes), pairs.last_words(codes)
+    first, last = codes >> (pairs.word_bits + pairs.sequence_bits), codes & ((1 << pairs.word_bits) - 1)
     scores = scores_of(counts[first], counts[last], times, n_strings, int(counts.sum()), settings)
     found = np.flatnonzero(scores > settings.threshold)
-    named = zip(words.at(first[found]), pairs.between(codes[found], settings.connectors), words.at(last[found]), strict=True)
+    columns = (codes[found].tolist(), times[found].tolist(), scores[found].tolist())
     collocations = [
-        Collocation((a, *between, b), *of_pair)
-        for (a, between, b), *of_pair in zip(named, times[found].tolist(), scores[found].tolist(), strict=True)
+        Collocation((a, *pairs.between(code, settings.connectors), b), n, score)
+        for a, b, code, n, score in zip(words.at(first[found]), words.at(last[found]), *columns, strict=True)
     ]
     return sorted(collocations, key=lambda each: (-each.score, -each.times, each.words))
 
@@ -142,14 +131,9 @@ def pair_at(tokens, at, pairs):
         connector = pairs.connector[other]
         if connector == 0:
             return (((word << pairs.sequence_bits) | sequence) << pairs.word_bits) | other, place
-        longer = np.int64(pairs.longer[sequence, connector])
-        if longer == 0:
-            longer = pairs.n_sequences[0]
-            if longer == pairs.longer.shape[0]:
-                break
-            pairs.longer[sequence, connector] = longer
-            pairs.n_sequences[0] += 1
-        sequence = longer
+        sequence = sequence * pairs.base + connector
+        if sequence >> pairs.sequence_bits:
+            break
     return np.int64(-1), at
 
 

@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -26,14 +26,6 @@ from embedx.text.word_list import WordList
 from embedx.training.progress import Progress
 
 FORMAT = 2  # part of every key: raise it when the results change
-
-
-class Joined(NamedTuple):
-    """The pairs to join."""
-
-    codes: np.ndarray  # int64, ascending; see `collocations.Pairs`
-    starts: np.ndarray  # int64 (n_words + 1,): where in `codes` the pairs with each first word begin
-    words: np.ndarray  # int32 (len(codes),): the id of the word that each becomes
 
 
 def with_phrases(
@@ -57,8 +49,7 @@ def with_phrases(
             raise EmbedxError(f"--phrases takes words without white space; {wrong!r} is one of the corpus")
         n_passes = len(wanted.passes) if isinstance(wanted, Phrases) else wanted.phrases
         found: list[Sequence[Collocation]] = []
-        joined = corpus
-        is_last = False
+        joined, is_last = corpus, False
         while not is_last:
             if isinstance(wanted, Phrases):
                 found.append(wanted.passes[len(found)])
@@ -98,8 +89,7 @@ def _join_all(
     """A corpus with these collocations joined, kept under the key or, without one, until it is closed."""
     words, tokens = [*corpus.words], corpus.tokens
     pairs = pairs_of(words, len(words), connectors)
-    wanted = {word for each in found for word in (*each.words, each.joined)}
-    ids = {word: k for k, word in enumerate(words) if word in wanted}
+    ids = {word: k for k, word in enumerate(words)}
     target: dict[int, int] = {}  # by the code of a pair
     for each in found:
         if (code := pairs.code([ids.get(word, -1) for word in each.words])) >= 0:
@@ -108,14 +98,13 @@ def _join_all(
                 words.append(each.joined)
             target[code] = ids[each.joined]
     codes = np.array(sorted(target), np.int64)
-    starts = np.searchsorted(pairs.first_words(codes), np.arange(len(corpus.words) + 1))
-    joined = Joined(codes, starts, np.array([target[code] for code in codes.tolist()], np.int32))
+    targets = np.array([target[code] for code in codes.tolist()], np.int32)
     numbers, n_types = np.full(len(words), -1, np.int32), 0
     out, at = np.empty(CHUNK, np.int32), 0
     progress.start("joining collocations", len(tokens), " tokens")
     with CorpusWriter(home) as writer:
         while at < len(tokens):
-            at, n, n_types = join(tokens, at, pairs, joined, numbers, n_types, out)
+            at, n, n_types = join(tokens, at, pairs, codes, targets, numbers, n_types, out)
             writer.write_tokens(out[:n])
             progress.update(at)
         progress.finish()
@@ -125,24 +114,27 @@ def _join_all(
 
 
 @kernel
-def join(tokens, at, pairs, joined, numbers, n_types, out):
+def join(tokens, at, pairs, codes, targets, numbers, n_types, out):
     """Fill `out` with the tokens from `at` on, their collocations joined; return where it stopped, how many were written, and
-    how many words have a number. Words are renumbered by first appearance: numbers[word] is -1 before that.
+    how many words have a number.
+
+    codes    int64, ascending: the pairs to join; `targets` int32: the id of the word that each becomes
+    numbers  int32: the number of a word by its id, by first appearance; -1 before that
     """
     n = 0
     while at < tokens.size and n < out.size:
         word = np.int64(tokens[at])
         code, last = pair_at(tokens, at, pairs)
         if code >= 0:
-            first, stop = joined.starts[word], joined.starts[word + 1]
+            first, stop = 0, codes.size
             while first < stop:
                 middle = (first + stop) >> 1
-                if joined.codes[middle] < code:
+                if codes[middle] < code:
                     first = middle + 1
                 else:
                     stop = middle
-            if first < joined.starts[word + 1] and joined.codes[first] == code:
-                word, at = np.int64(joined.words[first]), last
+            if first < codes.size and codes[first] == code:
+                word, at = np.int64(targets[first]), last
         if word >= 0:
             if numbers[word] < 0:
                 numbers[word] = n_types
