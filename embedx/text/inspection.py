@@ -3,7 +3,6 @@
 Repeated lines are found by hashes of all lines, counted in bounded memory (`embedx.text.counting`).
 """
 
-import codecs
 import itertools
 import re
 import sys
@@ -26,24 +25,12 @@ LENGTH_BITS = 20
 MAX_LENGTH = (1 << LENGTH_BITS) - 1  # a longer line counts as one of this length
 
 BAD, GIANT_LINES = "not UTF-8", "giant lines"
-REPLACED = re.compile("\ufffd".encode())
-WRONGLY_DECODED = re.compile(rb"\xc3[\x82\x83]\xc2[\x80-\xbf]")  # Â or Ã, and what the byte after it becomes
-CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f\x7f]|(?<!\xc3[\x82\x83])\xc2[\x80-\x9f]")
-# Damage in the bytes, and the characters that it ends with: a block without any of them is not searched.
 PATTERNS = {
-    "replaced": (REPLACED, [0xFFFD]),
-    "wrongly decoded": (WRONGLY_DECODED, [*range(0x80, 0xC0)]),
-    "control characters": (CONTROL, [*range(9), *range(14, 32), *range(127, 160)]),
+    "replaced": re.compile("\ufffd".encode()),
+    "wrongly decoded": re.compile(rb"\xc3[\x82\x83]\xc2[\x80-\xbf]"),  # Â or Ã, and what the byte after it becomes
+    "control characters": re.compile(rb"[\x00-\x08\x0e-\x1f\x7f]|(?<!\xc3[\x82\x83])\xc2[\x80-\x9f]"),
 }
 KINDS = (BAD, *PATTERNS, GIANT_LINES)
-
-# A letter is of the first of these scripts that its name in Unicode has as a word, as in "FULLWIDTH LATIN SMALL LETTER A".
-SCRIPTS = (
-    "Latin", "Greek", "Cyrillic", "Armenian", "Hebrew", "Arabic", "Syriac", "Devanagari", "Bengali", "Gurmukhi", "Gujarati",
-    "Oriya", "Tamil", "Telugu", "Kannada", "Malayalam", "Sinhala", "Thai", "Lao", "Tibetan", "Myanmar", "Georgian", "Hangul",
-    "Ethiopic", "Khmer", "Mongolian", "Hiragana", "Katakana", "Han",
-)  # fmt: skip
-SCRIPT_OF = {script.upper(): script for script in SCRIPTS} | {"CJK": "Han"}
 
 
 @dataclass(frozen=True)
@@ -86,57 +73,50 @@ class Inspector:
     def _begin_source(self) -> None:
         self.offset = self.line_start = 0  # bytes before the next block, and before the line that is begun
         self.line = 1
-        self.rest = self.begun = self.before = b""  # part of a character, end of the line that is begun, last two bytes
+        self.begun = b""  # the end of the line that is begun
 
-    def feed(self, source: str, block: bytes, is_last: bool) -> None:
-        """The next block of a source."""
-        data = self.rest + block
-        text, n_whole = codecs.utf_8_decode(data, "replace", is_last)
-        data, self.rest = data[:n_whole], data[n_whole:]
-        seen = np.bincount(np.frombuffer(text.encode("utf-32-le"), np.uint32), minlength=0x10000)
+    def feed(self, source: str, data: bytes, is_last: bool) -> None:
+        """The next block of a source, which ends where a word does."""
+        text = data.decode("utf-8", "replace")
+        seen = np.bincount(np.frombuffer(text.encode("utf-32-le"), np.uint32), minlength=1)
         self.characters[: len(seen)] += seen
-        n_bad = text.count("\ufffd") - data.count("\ufffd".encode())
-        self._note(BAD, source, n_bad, self._lines_of(data, _bad_places(data)))
-        together, n_before = self.before + data, len(self.before)
-        for kind, (pattern, characters) in PATTERNS.items():
-            if seen[characters].any():
-                found = [each.start() - n_before for each in pattern.finditer(together) if each.end() > n_before]
-                self._note(kind, source, len(found), self._lines_of(data, found))
-        self.before = together[-2:]
-        self._end_lines(source, data.split(b"\n"))
+        self._note(BAD, source, data, text.count("\ufffd") - data.count("\ufffd".encode()), _bad_places(data))
+        for kind, pattern in PATTERNS.items():
+            found = [each.start() for each in pattern.finditer(data)]
+            self._note(kind, source, data, len(found), found)
+        self.n_bytes += len(data)
+        is_unended = not (data or self.begun or b"\n").endswith(b"\n")
+        self._end_lines(source, data + b"\n" * (is_last and is_unended))
         self.offset += len(data)
         if is_last:
-            self.n_bytes += self.offset
-            if self.offset > self.line_start:
-                self._end_lines(source, [b"", b""])
             self._begin_source()
 
-    def _lines_of(self, data: bytes, places: Iterable[int]) -> Iterator[tuple[int, int]]:
-        """The lines of places in the data, and the places in the source."""
-        return ((self.line + data.count(b"\n", 0, max(at, 0)), self.offset + at) for at in places)
+    def _place(self, source: str, data: bytes, at: int) -> Place:
+        """Where data[at] is; before the data begins the line in which they do."""
+        return Place(source, self.line + data.count(b"\n", 0, max(at, 0)), self.offset + at)
 
-    def _note(self, kind: str, source: str, n: int, places: Iterable[tuple[int, int]]) -> None:
-        """Count `n` of a kind, and keep where the first of all are; `places` are lines and bytes."""
+    def _note(self, kind: str, source: str, data: bytes, n: int, places: Iterable[int]) -> None:
+        """Count `n` of a kind, and keep where the first of all are."""
         self.counts[kind] += n
         first = itertools.islice(places, min(n, PLACES - len(self.places[kind])))
-        self.places[kind] += [Place(source, *place) for place in first]
+        self.places[kind] += [self._place(source, data, at) for at in first]
 
-    def _end_lines(self, source: str, lines: list[bytes]) -> None:
-        """All but the last of these lines end; the first may have begun before."""
+    def _end_lines(self, source: str, data: bytes) -> None:
+        """Count the lines that end in the data, of which the first may have begun before."""
         n_cut = self.offset - self.line_start - len(self.begun)  # bytes of the first line that are not kept
-        lines[0] = self.begun + lines[0]
+        lines = (self.begun + data).split(b"\n")
         self.begun = lines.pop()[-GIANT:]
         if not lines:
             return
-        lengths = np.fromiter(map(len, lines), np.int64, len(lines))
+        lengths = np.array([*map(len, lines)])
         lengths[0] += n_cut
-        places = list(enumerate((self.line_start + np.cumsum(lengths + 1) - lengths - 1).tolist(), self.line))
+        starts = np.cumsum(lengths + 1) - lengths - 1 + self.line_start - self.offset
         k = int(lengths.argmax())
         if lengths[k] > self.longest[0]:
-            self.longest = int(lengths[k]), Place(source, *places[k])
-        giants = np.flatnonzero(lengths > GIANT)
-        self._note(GIANT_LINES, source, len(giants), (places[k] for k in giants))
-        hashes = np.fromiter(map(hash, lines), np.int64, len(lines))
+            self.longest = int(lengths[k]), self._place(source, data, int(starts[k]))
+        giants = starts[lengths > GIANT].tolist()
+        self._note(GIANT_LINES, source, data, len(giants), giants)
+        hashes = np.array([*map(hash, lines)])
         keys = (hashes & ~MAX_LENGTH | np.minimum(lengths, MAX_LENGTH))[lengths > 0]
         self.line_keys.reserve(len(keys))[:] = keys
         self.line_keys.commit(len(keys))
@@ -180,5 +160,6 @@ def _bad_places(data: bytes) -> Iterator[int]:
 
 
 def script(letter: str) -> str:
-    """The script of a letter; see SCRIPTS."""
-    return next((SCRIPT_OF[word] for word in unicodedata.name(letter, "").split() if word in SCRIPT_OF), "other")
+    """The script of a letter: the first word of its name in Unicode, as in "LATIN SMALL LETTER A"."""
+    name = unicodedata.name(letter, "other").split()[0]
+    return "Han" if name == "CJK" else name.capitalize()
