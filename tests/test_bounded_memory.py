@@ -167,13 +167,6 @@ def test_words_left_out_are_counted_even_from_the_cache(tmp_path):
         assert f"{tmp_path}/corpus.txt: 1 word of more than 4,194,304 bytes left out; is all of it text?" in progress.notes
 
 
-def test_words_that_do_not_fit_into_memory_are_an_error(monkeypatch):
-    monkeypatch.setattr("embedx.text.tokenizer.available_memory", lambda: 100_000)
-    text = b" ".join(b"%d" % n for n in range(100_000))
-    with pytest.raises(EmbedxError, match="the different words do not fit into memory"):
-        Tokenizer(TextSettings()).tokenize(text, 0, is_last=True)
-
-
 @pytest.mark.parametrize(
     "xml",
     [

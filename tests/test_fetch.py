@@ -12,7 +12,7 @@ from notes import Notes
 
 from embedx.errors import EmbedxError
 from embedx.text import fetch as fetching
-from embedx.text.fetch import fetch, fetch_named
+from embedx.text.fetch import fetch
 from embedx.text.recipes import Recipe, data_folder
 from embedx.text.sources import resolve
 from embedx.text.streams import open_source, text_blocks
@@ -223,7 +223,7 @@ def test_without_a_network_one_line_says_at_once_what_to_put_where(recipe, monke
 
 def test_a_file_that_lies_elsewhere_is_found_too(site, recipe, tmp_path):
     (tmp_path / "mine.toml").write_text(f'kind = "text"\nreader = "text"\nfiles = ["mine.txt"]\nurls = ["{site.url}/mine.txt"]')
-    path = fetch_named("mine", tmp_path / "disk")
+    path = fetch("mine", tmp_path / "disk")
     assert path == tmp_path / "disk" / "mine.txt"
     (source,) = resolve(["mine"])
     assert (source.name, source.size) == ("mine", len(TEXT))
@@ -245,9 +245,9 @@ def test_two_processes_do_not_fetch_the_same_file(recipe):
 
 def test_what_cannot_be_fetched_says_why(site, tmp_path, recipe):
     with pytest.raises(EmbedxError, match=r"nothing: no recipe of that name; `embedx corpus list` shows the recipes"):
-        fetch_named("nothing")
+        fetch("nothing")
     with pytest.raises(EmbedxError, match=r"eurlex-4k: cannot be fetched by a program; get it from http://manikvarma\.org"):
-        fetch_named("eurlex-4k")
+        fetch("eurlex-4k")
     with pytest.raises(EmbedxError, match="only http and https addresses are fetched"):
         fetch(Recipe("mine", tmp_path, files=["mine.txt"], urls=["file:///etc/passwd"]))
     (tmp_path / "blocked").write_text("a file")

@@ -117,7 +117,7 @@ def test_mistakes_in_a_recipe_are_errors(here, content, complaint):
 @pytest.mark.parametrize("package", ["..", "no.such.package", "no_such_package"])
 def test_a_package_that_is_not_installed_is_named(here, package):
     (here / "own.toml").write_text(f"{TEXT_RECIPE}files = ['x']\npackage = '{package}'")
-    message = f"own: comes with the Python package {package}, which is not installed or lacks it; pip install {package}"
+    message = f"own: not on this machine; its Python package is not installed or lacks it; pip install {package}"
     with pytest.raises(EmbedxError, match=re.escape(message)):
         resolve(["own"])
 

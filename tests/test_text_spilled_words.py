@@ -16,7 +16,7 @@ from notes import Notes
 import embedx
 from embedx.errors import EmbedxError
 from embedx.settings import TextSettings
-from embedx.text import cache, counting, parallel_tokenizer, reading, spilled_words, streams, tokenizer
+from embedx.text import cache, counting, encoded_corpus, parallel_tokenizer, reading, spilled_words, streams, tokenizer
 from embedx.text.sources import resolve
 from embedx.text.spilled_words import Spill
 from embedx.text.word_list import WordList
@@ -60,10 +60,10 @@ def texts(seed):
 def files(home, sources, threads, progress=cache.SILENT, **settings):
     """The files of an encoded corpus by name."""
     with cache.encode(sources, TextSettings(**settings), progress, home, threads) as corpus:
-        corpus.check()
+        assert encoded_corpus.load(corpus.folder, progress) or not corpus.key
         found = {file.name: file.read_bytes() for file in corpus.folder.iterdir()}
     about = json.loads(found.pop("about.json"))
-    del about["created"], about["own_checksum"]
+    del about["created"], about["checksum"]
     return found | {"about": about}
 
 

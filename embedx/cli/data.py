@@ -1,6 +1,5 @@
 """The commands about text and objectives: corpora known by name, their check, collocations, the cache, `embedx objectives`."""
 
-import dataclasses
 import json
 import sys
 from pathlib import Path
@@ -106,9 +105,9 @@ def fetch(name: str, to: Path | None = None, quiet: bool = False) -> None:
     name  name of a corpus, with values in it, as wikipedia-de-20240101
     to    folder for the file; by default $XDG_DATA_HOME/embedx/corpora or ~/.local/share/embedx/corpora
     """
-    from embedx.text.fetch import fetch_named
+    from embedx.text.fetch import fetch as fetch_recipe
 
-    print(fetch_named(name, to, Reporter(sys.stderr, is_quiet=quiet)))
+    print(fetch_recipe(name, to, Reporter(sys.stderr, is_quiet=quiet)))
 
 
 def check(
@@ -139,10 +138,11 @@ def cache_list(cache_dir: Path | None = None, as_json: bool = False) -> None:
     corpora = list_caches(cache_dir)
     rows = []
     for each in corpora:
-        tokens, about = (f"{each.tokens:,} tokens", " ".join(each.sources)) if each.damage is None else ("damaged", each.damage)
-        rows.append((each.key, tokens, f"{each.bytes / 1e6:.1f} MB", about))
-    values = [dataclasses.asdict(each) for each in corpora]
-    tables.show(("key", "tokens", "size", "sources"), rows, values if as_json else None)
+        tokens, about = f"{each['tokens']:,} tokens", " ".join(each["sources"])
+        if each["damage"] is not None:
+            tokens, about = "damaged", each["damage"]
+        rows.append((each["key"], tokens, f"{each['bytes'] / 1e6:.1f} MB", about))
+    tables.show(("key", "tokens", "size", "sources"), rows, corpora if as_json else None)
 
 
 def cache_clear(cache_dir: Path | None = None) -> None:

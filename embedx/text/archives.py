@@ -50,7 +50,7 @@ def members(
     stored = io.BufferedReader(file)
     if stored.peek(len(ZIP_MAGIC)).startswith(ZIP_MAGIC):
         return _zip_members(stored, pattern)
-    return _tar_members(_Tar(unpacked(stored)), pattern)
+    return _tar_members(unpacked(stored), pattern)
 
 
 def _is_wanted(name: str, pattern: str) -> bool:
@@ -73,23 +73,21 @@ def _zip_members(file: io.BufferedReader, pattern: str) -> Iterator[tuple[str, I
                 yield each.filename, opened
 
 
-def _tar_members(file: "_Tar", pattern: str) -> Iterator[tuple[str, IO[bytes]]]:
+def _tar_members(blocks: Iterable[bytes], pattern: str) -> Iterator[tuple[str, IO[bytes]]]:
+    last = b""  # bytes so far
+
+    def watched() -> Iterator[bytes]:
+        nonlocal last
+        for block in blocks:
+            last = (last + block)[-TAR_BLOCK:]
+            yield block
+
+    file = BlockReader(watched())
     with tarfile.open(fileobj=file, mode="r|", bufsize=READ_BYTES) as archive:
         for each in archive:
             if _is_wanted(each.name, pattern) and (opened := archive.extractfile(each) if each.isfile() else None):
                 yield each.name, opened
     while file.read(READ_BYTES):  # checksums are at the end
         pass
-    if file.last.strip(b"\0") or not file.last:  # Python's reader takes a cut between two members for the end
+    if last.strip(b"\0") or not last:  # Python's reader takes a cut between two members for the end
         raise EOFError
-
-
-class _Tar(BlockReader):
-    """A `BlockReader` of a tar archive; `last` are its last bytes so far, a few hundred."""
-
-    last = b""
-
-    def readinto(self, buffer: Any) -> int:
-        n = super().readinto(buffer)
-        self.last = (self.last + bytes(buffer[max(n - TAR_BLOCK, 0) : n]))[-TAR_BLOCK:]
-        return n

@@ -20,7 +20,6 @@ import hashlib
 import json
 import unicodedata
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,7 @@ import numpy as np
 from embedx.errors import EmbedxError
 from embedx.kernels.cache_home import cache_home
 from embedx.settings import TextSettings
-from embedx.text.corpus_writer import SILENT, CorpusWriter, explained, is_kept, move, sweep, workspace
+from embedx.text.corpus_writer import SILENT, CorpusWriter, explained, is_kept, remove_kept, sweep
 from embedx.text.encoded_corpus import EncodedCorpus, bytes_in, load, read_about
 from embedx.text.reading import Watch, check_found, read, skipped_kinds
 from embedx.text.sources import Source, current_fingerprint
@@ -105,47 +104,36 @@ def encode_sentences(
         return writer.finish({"sources": []}, {})
 
 
-@dataclass(frozen=True)
-class CachedCorpus:
-    """What `list_caches` reports of a kept corpus."""
+def list_caches(cache_dir: Path | None = None) -> list[dict[str, Any]]:
+    """The corpora kept in the cache, the newest first: key, sources, settings, tokens, bytes and when each was created.
 
-    key: str
-    sources: list[str]
-    settings: dict[str, Any]
-    tokens: int
-    bytes: int
-    created: str  # ISO 8601; "" where it is damaged, of which little more is known than the size
-    damage: str | None = None
-
-
-def list_caches(cache_dir: Path | None = None) -> list[CachedCorpus]:
-    """The corpora kept in the cache, the newest first, damaged ones last. Damage within the tokens shows when they are used."""
+    Damaged ones are the last, with "damage" other than None; damage within the tokens shows when they are used.
+    """
     home = cache_dir or default_folder()
     found = []
     with explained(home, "read"):
         for folder in _kept_in(home):
-            size = bytes_in(folder)
+            each: dict[str, Any] = {"key": folder.name, "sources": [], "settings": {}, "tokens": 0, "bytes": bytes_in(folder)}
             try:
                 about = read_about(folder)
                 names = [source["name"] for source in about["report"]["sources"]]
-                found.append(CachedCorpus(folder.name, names, about["settings"], about["n_tokens"], size, about["created"]))
-            except Exception as error:  # numpy and JSON raise what they like, given the bytes
+                each |= {"sources": names, "settings": about["settings"], "tokens": about["n_tokens"]}
+                found.append(each | {"created": about["created"], "damage": None})
+            except Exception as error:  # JSON raises what it likes, given the bytes
                 if folder.exists():  # else it was cleared meanwhile
-                    found.append(CachedCorpus(folder.name, [], {}, 0, size, "", str(error)))
-    return sorted(found, key=lambda corpus: corpus.created, reverse=True)
+                    found.append(each | {"created": "", "damage": str(error)})
+    return sorted(found, key=lambda corpus: corpus["created"], reverse=True)
 
 
 def clear_caches(cache_dir: Path | None = None) -> int:
     """Delete all kept corpora and what killed runs left; the bytes freed. Running programs keep what they have mapped."""
     home = cache_dir or default_folder()
     with explained(home):
-        if not home.is_dir():
-            return 0
-        freed = sweep(home)
-        if kept := _kept_in(home):
-            with workspace(home) as away:  # so that no run finds a corpus of which a part is deleted
-                freed += sum(move(folder, away) for folder in kept)
-    return freed
+        before = bytes_in(home)
+        sweep(home)
+        for folder in _kept_in(home):
+            remove_kept(folder)
+    return max(before - bytes_in(home), 0)
 
 
 def _kept_in(home: Path) -> list[Path]:

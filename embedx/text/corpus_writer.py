@@ -13,7 +13,7 @@ import numpy as np
 from embedx.errors import EmbedxError
 from embedx.storage import locks
 from embedx.text import encoded_corpus as files
-from embedx.text.encoded_corpus import COUNTS, LETTERS, STARTS, TOKENS, EncodedCorpus, bytes_in, load
+from embedx.text.encoded_corpus import COUNTS, LETTERS, STARTS, TOKENS, EncodedCorpus, load
 from embedx.text.spilled_words import Spill
 from embedx.text.tokenizer import END_OF_SENTENCE, count_tokens
 from embedx.text.word_list import WordList
@@ -96,29 +96,30 @@ class CorpusWriter:
         about = {"created": created, "settings": settings, "n_tokens": self.n_tokens, "report": report}
         with explained(self.home):
             self.tokens.close()
-            if key and (corpus := self._publish(about | {"key": key}, progress)) is not None:
-                return corpus
+            if key:
+                files.write_about(self.folder, about | {"key": key})
+                if (corpus := self._publish(self.home / key, progress)) is not None:
+                    return corpus
             files.write_about(self.folder, about | {"key": ""})
             corpus = EncodedCorpus(self.folder, self.lock)
         self.kept = True
         return corpus
 
-    def _publish(self, about: dict[str, Any], progress: Progress) -> EncodedCorpus | None:
-        """The corpus under its key; None if something else is there."""
-        files.write_about(self.folder, about)
-        target = self.home / about["key"]
+    def _publish(self, target: Path, progress: Progress) -> EncodedCorpus | None:
+        """The corpus in the folder `target`; None if something else is there."""
+        if target.exists():
+            if (winner := load(target, SILENT)) is not None:
+                return winner
+            if is_kept(target):
+                remove_kept(target)
         try:
             self.folder.rename(target)
         except OSError:
             if not target.exists():
                 raise
-            if (winner := load(target, SILENT)) is not None:
-                return winner
-            with workspace(self.home) as away:
-                if is_kept(target) and move(target, away):  # it was damaged
-                    return self._publish(about, progress)
-            progress.note(f"{target}: is in the way, and cannot be replaced; delete it, or name another --cache-dir")
-            return None
+            if (winner := load(target, SILENT)) is None:
+                progress.note(f"{target}: is in the way, and cannot be replaced; delete it, or name another --cache-dir")
+            return winner
         corpus = EncodedCorpus(target)  # which none can clear before it is unlocked
         self.kept = True
         (target / locks.UNFINISHED).unlink(missing_ok=True)
@@ -136,16 +137,13 @@ def is_kept(folder: Path) -> bool:
     return is_named_so and bool(names) and names <= {*files.DATA, files.ABOUT, locks.UNFINISHED}
 
 
-def move(folder: Path, away: Path) -> int:
-    """Move a kept corpus into the folder `away`; its bytes, 0 if another process has moved it."""
-    lock = locks.lock(folder)  # a run that has just published it may have yet to open it
-    try:
-        folder.rename(away / folder.name)
-    except OSError:
-        return 0
-    finally:
+def remove_kept(folder: Path) -> None:
+    """Delete a kept corpus, unless another process does; it is renamed first, so that none finds a part of it."""
+    with workspace(folder.parent) as away:
+        lock = locks.lock(folder)  # a run that has just published it may have yet to open it
+        with contextlib.suppress(OSError):
+            folder.rename(away / folder.name)
         locks.unlock(lock)
-    return bytes_in(away / folder.name)
 
 
 # ---- temporary folders
@@ -169,14 +167,11 @@ def _new_folder(home: Path) -> tuple[Path, int | None]:
     return locks.new_marked(lambda: Path(tempfile.mkdtemp(SUFFIX, BUILDING, home)))
 
 
-def sweep(home: Path) -> int:
-    """Delete what killed runs left; the bytes freed."""
-    freed = 0
+def sweep(home: Path) -> None:
+    """Delete what killed runs left."""
     for folder in home.glob(f"{BUILDING}{'[a-z0-9_]' * 8}{SUFFIX}"):
-        size = bytes_in(folder)
-        if not folder.is_symlink() and locks.remove_if_left(folder, even_empty=True):
-            freed += size
-    return freed
+        if not folder.is_symlink():
+            locks.remove_if_left(folder, even_empty=True)
 
 
 @contextlib.contextmanager

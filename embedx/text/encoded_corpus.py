@@ -16,6 +16,7 @@ from typing import Any, Self
 import numpy as np
 
 from embedx.storage import locks
+from embedx.storage.folder import as_text, checksum_of
 from embedx.text.word_list import WordList
 from embedx.training.progress import Progress
 
@@ -34,12 +35,11 @@ class EncodedCorpus:
         self.key: str = about["key"]  # "" for a temporary corpus
         self.n_tokens: int = about["n_tokens"]  # without the marks between sentences
         self.report: dict[str, Any] = about["report"]
-        self.checksum: int | None = about["checksum"]  # None for a temporary corpus
         self.bytes = bytes_in(folder)
         self.tokens: np.ndarray = np.memmap(folder / TOKENS, np.int32, "r")
         self.counts: np.ndarray = np.asarray(np.load(folder / COUNTS, mmap_mode="r"))  # int64 (n_types,)
         with (folder / LETTERS).open("rb") as file:  # which may be empty, if the only word is: that cannot be mapped
-            letters = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if about["sizes"][LETTERS] else b""
+            letters = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if file.seek(0, 2) else b""
         self.words = WordList(letters, np.asarray(np.load(folder / STARTS, mmap_mode="r")))
         # At the latest when the program ends.
         self._delete = weakref.finalize(self, locks.remove, folder, lock) if not self.key else None
@@ -48,10 +48,6 @@ class EncodedCorpus:
     def place(self) -> str:
         """Where it is, for messages."""
         return f"the token cache {self.folder}" if self.key else f"{self.folder} for this run only"
-
-    def check(self) -> None:
-        """Raise ValueError unless the files are those that were written; reads all of them."""
-        _demand(checksum(self.folder) == self.checksum, f"{ABOUT}: the checksum of the other files is another one")
 
     def close(self) -> None:
         """Close the files; those of a temporary corpus are deleted."""
@@ -67,44 +63,31 @@ class EncodedCorpus:
 
 
 def load(folder: Path, progress: Progress) -> EncodedCorpus | None:
-    """The kept corpus in `folder`; None if there is none, or only a damaged one, which is reported."""
+    """The kept corpus in `folder`; None if there is none, or only a damaged one, which is reported. Reads all of its files."""
     try:
-        corpus = EncodedCorpus(folder)
-        corpus.check()
+        if read_about(folder)["data_checksum"] != checksum(folder):
+            raise ValueError(f"{ABOUT}: the checksum of the other files is another one")
+        return EncodedCorpus(folder)
     except MemoryError:
         raise
     except Exception as error:  # numpy and JSON raise what they like, given the bytes
         if folder.exists():  # else there is none, or it was cleared meanwhile
             progress.note(f"{folder}: damaged ({error}), so the corpus is read again")
         return None
-    return corpus
 
 
 def write_about(folder: Path, about: dict[str, Any]) -> None:
-    """Write about.json beside the other files, with what `read_about` and `EncodedCorpus.check` compare them with."""
-    sizes = {name: (folder / name).stat().st_size for name in DATA}
-    about = about | {"sizes": sizes, "checksum": checksum(folder) if about["key"] else None}
-    (folder / ABOUT).write_text(json.dumps(about | {"own_checksum": _own_checksum(about)}, indent=1), "utf-8")
+    """Write about.json beside the other files, of which it has the checksum if the corpus is to be kept."""
+    about = about | {"data_checksum": checksum(folder) if about["key"] else None}
+    (folder / ABOUT).write_text(as_text(about), "utf-8")
 
 
 def read_about(folder: Path) -> dict[str, Any]:
-    """The content of about.json. Raises unless it is as it was written, and the other files have their sizes."""
-    about = json.loads((folder / ABOUT).read_bytes())
-    is_own = isinstance(about, dict) and about.pop("own_checksum", None) == _own_checksum(about)
-    _demand(is_own and about["key"] in ("", folder.name), f"{ABOUT}: not what was written there")
-    for name, size in about["sizes"].items():
-        found = (folder / name).stat().st_size
-        _demand(found == size, f"{name}: {found:,} bytes instead of {size:,}")
-    return dict(about)
-
-
-def _own_checksum(about: dict[str, Any]) -> int:
-    return zlib.crc32(json.dumps(about, sort_keys=True).encode())
-
-
-def _demand(condition: bool, complaint: str) -> None:
-    if not condition:
-        raise ValueError(complaint)
+    """The content of about.json. Raises unless it is as it was written."""
+    about: dict[str, Any] = json.loads((folder / ABOUT).read_bytes())
+    if not isinstance(about, dict) or about["checksum"] != checksum_of(about) or about["key"] not in ("", folder.name):
+        raise ValueError(f"{ABOUT}: not what was written there")
+    return about
 
 
 def checksum(folder: Path) -> int:

@@ -30,20 +30,15 @@ AGENT = "embedx (https://pypi.org/project/embedx)"  # Wikimedia requires a name;
 NEVER = "Thu, 01 Jan 1970 00:00:00 GMT"  # of a file whose date the server does not say; it is never resumed
 
 
-def fetch_named(name: str, to: Path | None = None, progress: Progress | None = None) -> Path:
-    """As `fetch`, by the name of a recipe. Raises `EmbedxError` where there is none."""
-    recipe = find_recipe(name)
-    if recipe is None:
-        raise EmbedxError(f"{name}: no recipe of that name; {near_recipe(name)}")
-    return fetch(recipe, to, progress)
-
-
-def fetch(recipe: Recipe, to: Path | None = None, progress: Progress | None = None) -> Path:
-    """The file of a recipe, downloaded into the folder `to` (by default the data folder) unless it is there.
+def fetch(named: Recipe | str, to: Path | None = None, progress: Progress | None = None) -> Path:
+    """The file of a recipe, given itself or by name, downloaded into the folder `to` (the data folder) unless it is there.
 
     Raises `EmbedxError` where it cannot be downloaded. An interrupted download leaves its part, which the next call resumes.
     """
     progress = progress or Silent()
+    recipe = find_recipe(named) if isinstance(named, str) else named
+    if recipe is None:
+        raise EmbedxError(f"{named}: no recipe of that name; {near_recipe(str(named))}")
     if recipe.package:
         return Path(recipe.find_files()[0])
     if not recipe.urls:
@@ -70,9 +65,8 @@ def fetch(recipe: Recipe, to: Path | None = None, progress: Progress | None = No
             if part.exists() and not part.stat().st_size:
                 part.unlink()
     except OSError as error:
-        raise EmbedxError(
-            f"{recipe.name}: {folder}: {error.strerror or error}; make room there or choose a folder by --to"
-        ) from error
+        why = error.strerror or error
+        raise EmbedxError(f"{recipe.name}: {folder}: {why}; make room there or choose a folder by --to") from error
     if to is not None:
         _link(target, progress)
     return target
@@ -104,7 +98,12 @@ def _download(recipe: Recipe, part: Path, progress: Progress) -> None:
     for url in recipe.urls:
         try:
             _download_from(url, part, progress)
-            if not recipe.sha256 or (found := _sha256(part, progress)) == recipe.sha256:
+            if not recipe.sha256:
+                return
+            progress.note(f"checking {part.stem}, {amount(part.stat().st_size)}")
+            with open(part, "rb") as file:
+                found = hashlib.file_digest(file, "sha256").hexdigest()
+            if found == recipe.sha256:
                 return
             os.truncate(part, 0)
             raise _FailedError(f"sha256 is {found} instead of {recipe.sha256}")
@@ -118,12 +117,6 @@ def _download(recipe: Recipe, part: Path, progress: Progress) -> None:
         f"{recipe.name}: cannot be fetched ({'; '.join(failures)}){kept}; or fetch it elsewhere and put "
         f"{recipe.download} into {part.parent}"
     )
-
-
-def _sha256(part: Path, progress: Progress) -> str:
-    progress.note(f"checking {part.stem}, {amount(part.stat().st_size)}")
-    with open(part, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _download_from(url: str, part: Path, progress: Progress) -> None:

@@ -11,12 +11,13 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
+from embedx.errors import EmbedxError
 from embedx.settings import TextSettings
 from embedx.text.in_order import in_order
 from embedx.text.sources import Source
 from embedx.text.streams import TextBlock
 from embedx.text.tables import SENTENCE_END
-from embedx.text.tokenizer import BAD, FIRST_BAD, TOO_LONG, BadUtf8Error, Table, Tokenizer, grown, renumber
+from embedx.text.tokenizer import BAD, ERROR, FIRST_BAD, TOO_LONG, Table, Tokenizer, grown, renumber
 from embedx.text.word_list import WordList
 
 CHUNK_BYTES = 1 << 19  # enough that handing it over costs nothing, little enough to have some for each thread
@@ -61,8 +62,8 @@ class ThreadTable:
 class Tokens:
     """Iterates over the tokens of `blocks` of the text of `sources`; when that is over, `words` has all words.
 
-    Raises `BadUtf8Error`. Where the words outgrow `memory`, in bytes, they may be taken between two pieces: another segment of
-    the text begins, whose tokens are numbered from 0 again.
+    Raises `EmbedxError` for bad UTF-8, where that is an error. Where the words outgrow `memory`, in bytes, they may be taken
+    between two pieces: another segment of the text begins, whose tokens are numbered from 0 again.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class Tokens:
     ) -> None:
         self.words = Tokenizer(settings)
         self._settings = settings
+        self._sources = sources
         self._whole = [source.has_sentences(settings) for source in sources]
         self._chunks = chunks(blocks, self._whole)
         self._pools = [ThreadPoolExecutor(1, "embedx-tokens") for _ in range(threads)] if threads > 1 else []
@@ -88,7 +90,7 @@ class Tokens:
     def __iter__(self) -> Iterator[Piece]:
         if not self._pools:
             for chunk in self._chunks:
-                yield tokenized(chunk, self._whole[chunk.source], self.words)
+                yield self._tokenized(chunk, self.words)
             return
         for table, piece in in_order(self._submitted(), 2 * len(self._pools)):
             if table.segment != self._segment:
@@ -115,26 +117,26 @@ class Tokens:
         for chunk in self._chunks:
             number += not chunk.continues
             thread = number % len(self._pools)
-            yield self._pools[thread].submit(self._tokenized, thread, chunk)
+            yield self._pools[thread].submit(self._by_thread, thread, chunk)
 
-    def _tokenized(self, thread: int, chunk: Chunk) -> tuple[ThreadTable, Piece]:
+    def _by_thread(self, thread: int, chunk: Chunk) -> tuple[ThreadTable, Piece]:
         """Runs in the thread, which alone uses its table."""
         table = self._tables[thread]
         is_full = table.tokenizer.n_types > MAX_TYPES or table.tokenizer.outgrows(self._own)
         if not chunk.continues and (is_full or table.made_in != self._segment):
             table = self._tables[thread] = ThreadTable(self._settings, self._segment)
-        return table, tokenized(chunk, self._whole[chunk.source], table.tokenizer)
+        return table, self._tokenized(chunk, table.tokenizer)
 
-
-def tokenized(chunk: Chunk, is_whole: bool, words: Tokenizer) -> Piece:
-    """The tokens of a chunk by the numbers of `words`. Raises `BadUtf8Error`."""
-    try:
-        tokens = words.tokenize(chunk.data, chunk.offset, chunk.is_last, is_whole)
-    except BadUtf8Error as error:
-        error.source = chunk.source
-        raise
-    bad, first_bad, too_long = words.state[[BAD, FIRST_BAD, TOO_LONG]].tolist()
-    return Piece(chunk, tokens, bad, first_bad, too_long, words.table, words.n_types)
+    def _tokenized(self, chunk: Chunk, words: Tokenizer) -> Piece:
+        """The tokens of a chunk by the numbers of `words`."""
+        tokens = words.tokenize(chunk.data, chunk.offset, chunk.is_last, self._whole[chunk.source])
+        bad, first_bad, too_long = words.state[[BAD, FIRST_BAD, TOO_LONG]].tolist()
+        if bad and words.on_bad == ERROR:
+            raise EmbedxError(
+                f"{self._sources[chunk.source].name}: not UTF-8 at byte {first_bad} of the (unpacked) text; "
+                "convert it with iconv -t UTF-8, or choose --on-bad-utf8 replace or skip"
+            )
+        return Piece(chunk, tokens, bad, first_bad, too_long, words.table, words.n_types)
 
 
 def chunks(blocks: Iterable[TextBlock], whole: Sequence[bool]) -> Iterator[Chunk]:

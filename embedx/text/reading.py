@@ -13,7 +13,7 @@ from embedx.text.corpus_writer import CorpusWriter
 from embedx.text.parallel_tokenizer import Tokens
 from embedx.text.sources import Source, total_size
 from embedx.text.streams import ReadAhead
-from embedx.text.tokenizer import END_OF_SENTENCE, BadUtf8Error
+from embedx.text.tokenizer import END_OF_SENTENCE
 from embedx.training.memory import available_memory
 from embedx.training.progress import Progress
 
@@ -40,32 +40,26 @@ def read(
         ReadAhead(sources, settings, threads) as blocks,
         Tokens(blocks, sources, settings, threads, memory) as pieces,
     ):
-        try:
-            for piece in pieces:
-                chunk, report = piece.chunk, reports[piece.chunk.source]
-                if watch is not None:
-                    watch(sources[chunk.source], chunk.data, chunk.is_last)
-                writer.write_tokens(piece.tokens)
-                n_words = int(np.count_nonzero(piece.tokens != END_OF_SENTENCE))
-                n_tokens += n_words
-                report["tokens"] += n_words
-                if piece.bad and not report["bad_utf8"]:
-                    report["first_bad_byte"] = piece.first_bad
-                report["bad_utf8"] += piece.bad
-                report["too_long"] += piece.too_long
-                progress.update(chunk.stored, tokens=n_tokens)
-                if pieces.outgrow():
-                    if not writer.spill.segments:
-                        progress.note(
-                            f"the different words outgrow {amount(memory)} after {n_tokens:,} words of text: "
-                            "they go to disk, and are merged at the end; --vocab-memory gives them more"
-                        )
-                    writer.set_aside(pieces.emptied())
-        except BadUtf8Error as error:
-            raise EmbedxError(
-                f"{sources[error.source].name}: not UTF-8 at byte {error.offset} of the (unpacked) text; "
-                "convert it with iconv -t UTF-8, or choose --on-bad-utf8 replace or skip"
-            ) from error
+        for piece in pieces:
+            chunk, report = piece.chunk, reports[piece.chunk.source]
+            if watch is not None:
+                watch(sources[chunk.source], chunk.data, chunk.is_last)
+            writer.write_tokens(piece.tokens)
+            n_words = int(np.count_nonzero(piece.tokens != END_OF_SENTENCE))
+            n_tokens += n_words
+            report["tokens"] += n_words
+            if piece.bad and not report["bad_utf8"]:
+                report["first_bad_byte"] = piece.first_bad
+            report["bad_utf8"] += piece.bad
+            report["too_long"] += piece.too_long
+            progress.update(chunk.stored, tokens=n_tokens)
+            if pieces.outgrow():
+                if not writer.spill.segments:
+                    progress.note(
+                        f"the different words outgrow {amount(memory)} after {n_tokens:,} words of text: "
+                        "they go to disk, and are merged at the end; --vocab-memory gives them more"
+                    )
+                writer.set_aside(pieces.emptied())
     progress.finish()
     for report, bad, skipped in zip(reports, blocks.bad_records, blocks.skipped, strict=True):
         report |= {"bad_records": bad.count, "first_bad_record": bad.first, "skipped": skipped}

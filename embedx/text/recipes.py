@@ -12,6 +12,7 @@ import contextlib
 import glob
 import importlib.util
 import itertools
+import json
 import os
 import posixpath
 import re
@@ -76,17 +77,15 @@ class Recipe:
         if found := self.files_here():
             return found
         if self.package:
-            remedy = (
-                f"comes with the Python package {self.package}, which is not installed or lacks it; pip install {self.package}"
-            )
+            remedy = f"its Python package is not installed or lacks it; pip install {self.package}"
         elif self.obtain:
-            remedy = f"not on this machine; get it {self.obtain}, then put {self.files[0]} into the working directory"
+            remedy = f"get it {self.obtain}, then put {self.files[0]} into the working directory"
         elif self.urls:
             where = f"put {self.download} of {self.urls[0]} into the working directory or {data_folder()}"
-            remedy = f"not on this machine; embedx corpus fetch {self.name} gets it, or {where}"
+            remedy = f"embedx corpus fetch {self.name} gets it, or {where}"
         else:
-            remedy = f"not on this machine; put {self.files[0]} into the working directory or name its path instead"
-        raise EmbedxError(f"{self.name}: {remedy}")
+            remedy = f"put {self.files[0]} into the working directory or name its path instead"
+        raise EmbedxError(f"{self.name}: not on this machine; {remedy}")
 
     def part(self, name: str) -> "Recipe":
         """Another part of the same files. Raises `EmbedxError` if the recipe has none of that name."""
@@ -167,43 +166,42 @@ def _folders() -> Iterator[Path]:
             return
 
 
-def _text(file: Path) -> str:
-    """What the file says. Raises OSError or ValueError where it is no text, or longer than a recipe."""
+def _content(file: Path) -> dict[str, Any]:
+    """The fields of a TOML file. Raises OSError, ValueError or RecursionError where it is none, or longer than a recipe."""
     if not os.path.isfile(file):
         raise OSError("no file")  # a pipe would not end
     with open(file, "rb") as opened:
         text = opened.read(MAX_BYTES + 1)
     if len(text) > MAX_BYTES:
         raise ValueError(f"more than {MAX_BYTES:,} bytes")
-    return text.decode("utf-8")
+    return tomllib.loads(text.decode("utf-8"))
 
 
 def _content_if_readable(file: Path) -> dict[str, Any]:
-    """The fields of a TOML file; none if it cannot be read."""
-    try:
-        return tomllib.loads(_text(file))
-    except (OSError, ValueError, RecursionError):
-        return {}
+    with contextlib.suppress(OSError, ValueError, RecursionError):  # the last of brackets within brackets
+        return _content(file)
+    return {}
 
 
 def _load(file: Path, name: str, given: list[str]) -> Recipe:
     """The recipe in a file, with the values that are given for its first placeholders."""
     try:
-        text = _text(file)
-        own = tomllib.loads(text).get("values", {})
-        if not (isinstance(own, dict) and all(isinstance(each, str) and VALUE.fullmatch(each) for each in own.values())):
+        content = _content(file)
+        _check(content, FIELDS, "")
+        own = content.get("values", {})
+        if not all(isinstance(each, str) and VALUE.fullmatch(each) for each in own.values()):
             raise ValueError("values are no strings of letters, digits and underscores")
+        text = json.dumps(content)
         for placeholder, value in {**own, **dict(zip(own, given, strict=False))}.items():
             text = text.replace(f"{{{placeholder}}}", value)
-        content = tomllib.loads(text)
-        _check(content, FIELDS, "")
+        content = json.loads(text)
         for part, fields in content.get("parts", {}).items():
             _check(fields, {each: FIELDS[each] for each in OF_PARTS}, f"parts: {part}: ")
         kind, reader = content.get("kind", ""), content.get("reader", "")
         if reader not in KINDS.get(kind, ()):
             known = "; ".join(f"{kind} with reader {' or '.join(readers)}" for kind, readers in KINDS.items())
             raise ValueError(f"kind = {kind!r} and reader = {reader!r}; known are {known}")
-    except (OSError, ValueError, RecursionError) as error:  # the last of brackets within brackets
+    except (OSError, ValueError, TypeError, RecursionError) as error:
         raise EmbedxError(f"{file}: not a readable recipe ({error}); compare it with corpora/README.md") from error
     return Recipe(name=name, folder=file.parent, **content)
 

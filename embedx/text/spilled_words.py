@@ -15,8 +15,7 @@ built:
 
     spilled-letters.bin   the words in UTF-8
     spilled-starts.bin    int64 (n_entries + 1,): where each begins
-    spilled-first.bin     int64 (n_entries,): the entry at which the word was seen first
-    spilled-final.bin     int32 (n_entries,): the final number
+    spilled-numbers.bin   int64 (n_entries,): the entry at which the word was seen first, then its final number
 """
 
 from pathlib import Path
@@ -49,8 +48,8 @@ class Spill:
     def __init__(self, folder: Path) -> None:
         self.segments: list[Segment] = []
         self._runs = SortedRuns(folder, "spilled", np.int64)
-        files = (folder / f"spilled-{name}.bin" for name in ("letters", "starts", "first", "final"))
-        self._letters, self._starts, self._first, self._final = files
+        files = (folder / f"spilled-{name}.bin" for name in ("letters", "starts", "numbers"))
+        self._letters, self._starts, self._numbers = files
         self._n_letters = 0
 
     def add(self, words: WordList, end: int) -> None:
@@ -73,11 +72,10 @@ class Spill:
         """
         _append(self._starts, np.array([self._n_letters]))
         n_entries = self.segments[-1].stop
-        first_seen = np.memmap(self._first, np.int64, "w+", shape=(n_entries,))
-        final = np.memmap(self._final, np.int32, "w+", shape=(n_entries,))
+        numbers = np.memmap(self._numbers, np.int64, "w+", shape=(n_entries,))
         n_types = 0
         for _, entries, groups in self._runs.merged(memory, progress, "merging words", " words"):
-            first_seen[entries] = np.repeat(entries[groups], np.diff(groups, append=len(entries)))
+            numbers[entries] = np.repeat(entries[groups], np.diff(groups, append=len(entries)))
             n_types += len(groups)
         if n_types > MAX_TYPES:
             raise EmbedxError(f"more than {MAX_TYPES} different words: clean the text, or try --tokenizer words")
@@ -88,20 +86,21 @@ class Spill:
         progress.start("numbering words", self.segments[-1].end, " tokens")
         with letters.open("wb") as out:
             for segment in self.segments:
-                first = np.array(first_seen[segment.first : segment.stop])
+                first = np.array(numbers[segment.first : segment.stop])
                 new = segment.first + np.flatnonzero(first == np.arange(segment.first, segment.stop))
-                final[new] = np.arange(n, n + len(new))
-                numbers = final[segment.first : segment.stop] = final[first]
+                numbers[new] = np.arange(n, n + len(new))
+                numbers[segment.first : segment.stop] = numbers[first]
+                own = numbers[segment.first : segment.stop].astype(np.int32)
                 begins, ends = old_starts[new], old_starts[new + 1]
                 out.writelines(old_letters[a:b] for a, b in zip(begins.tolist(), ends.tolist(), strict=True))
                 new_starts[n + 1 : n + 1 + len(new)] = new_starts[n] + np.cumsum(ends - begins)
                 n += len(new)
                 for at in range(begin, segment.end, RENUMBER_TOKENS):
-                    renumber(np.asarray(all_tokens[at : min(at + RENUMBER_TOKENS, segment.end)]), np.asarray(numbers))
+                    renumber(np.asarray(all_tokens[at : min(at + RENUMBER_TOKENS, segment.end)]), own)
                     progress.update(at)
                 begin = segment.end
         progress.finish()
-        for file in (self._letters, self._starts, self._first, self._final):
+        for file in (self._letters, self._starts, self._numbers):
             file.unlink()
         return n_types
 

@@ -19,23 +19,14 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any, NamedTuple, Self, TypeAlias
+from typing import Any, NamedTuple, Self
 
 from embedx.errors import EmbedxError
 from embedx.settings import TextSettings
-from embedx.text import archives
+from embedx.text import archives, tables
 from embedx.text.in_order import in_order
 from embedx.text.sources import ROWS, STANDARD_INPUT, Source, is_url, reader_of
-from embedx.text.tables import (
-    PARQUET_START,
-    BadRecords,
-    NotTextError,
-    json_values,
-    lines_of,
-    parquet_values,
-    table_values,
-    text_of,
-)
+from embedx.text.tables import PARQUET_START, BadRecords, NotTextError
 from embedx.text.wikipedia import DumpError, paragraphs
 
 BLOCK_BYTES = 1 << 18
@@ -190,52 +181,42 @@ def unpacked(source: Source, file: Any, threads: int = 1) -> Iterator[bytes]:
     if magic.startswith(XZ_MAGIC):
         return _stream_blocks(file, lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, MAX_XZ_MEMORY))
     if ZSTD_START.match(magic):
-        return _stream_blocks(file, lambda: ZstdDecompressor(source.name), ZSTD_BYTES)
+        return _zstd_blocks(source.name, file)
     stream: Any = gzip.GzipFile(fileobj=file) if magic.startswith(b"\x1f\x8b") else file
     return iter(lambda: stream.read(BLOCK_BYTES), b"")
 
 
-def _stream_blocks(file: Any, decompressor: Callable[[], Any], step: int | None = None) -> Iterator[bytes]:
+def _stream_blocks(file: Any, decompressor: Callable[[], Any], step: int = BLOCK_BYTES) -> Iterator[bytes]:
     """The content of one compressed stream after the other, as bzip2, xz and zstd write several; reads `step` bytes at a time.
 
     What follows a stream and begins none, but for zeros, is damage too. Python's own readers take it for the end, so that text
     is lost where a stream's first bytes are damaged.
+    zstandard's decompressor, which has no `needs_input`, takes no limit of its output.
     """
-    step = step or BLOCK_BYTES
     data = b""
     while data or (data := file.read(step)):
         stream = decompressor()
+        limit = (BLOCK_BYTES,) if hasattr(stream, "needs_input") else ()
         while not stream.eof:
-            yield stream.decompress(data, BLOCK_BYTES)
+            yield stream.decompress(data, *limit)
             data = b""
-            if stream.needs_input and not stream.eof and not (data := file.read(step)):
+            if getattr(stream, "needs_input", True) and not stream.eof and not (data := file.read(step)):
                 raise EOFError
         data = stream.unused_data.lstrip(b"\0")
         while not data and (data := file.read(step)):
             data = data.lstrip(b"\0")
 
 
-class ZstdDecompressor:
-    """zstandard's decompressor with the methods of those of bzip2 and xz, except that its output has no limit."""
-
-    needs_input = True
-
-    def __init__(self, name: str) -> None:
-        try:
-            import zstandard
-        except ImportError as error:
-            raise EmbedxError(f'{name}: reading .zst needs zstandard; pip install "embedx[zstd]"') from error
-        self._error = zstandard.ZstdError
-        self._stream = zstandard.ZstdDecompressor().decompressobj()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-    def decompress(self, data: bytes, _: int) -> bytes:
-        try:
-            return bytes(self._stream.decompress(data))
-        except self._error as error:
-            raise OSError(str(error)) from error
+def _zstd_blocks(name: str, file: Any) -> Iterator[bytes]:
+    """The content of a zstd file."""
+    try:
+        import zstandard
+    except ImportError as error:
+        raise EmbedxError(f'{name}: reading .zst needs zstandard; pip install "embedx[zstd]"') from error
+    try:
+        yield from _stream_blocks(file, zstandard.ZstdDecompressor().decompressobj, ZSTD_BYTES)
+    except zstandard.ZstdError as error:
+        raise OSError(str(error)) from error
 
 
 def _bzip2_blocks(file: Any, threads: int) -> Iterator[bytes]:
@@ -312,14 +293,14 @@ def _text_of_file(
     buffered = io.BufferedReader(file, BLOCK_BYTES)
     if format == "table" and buffered.peek(4)[:4] == PARQUET_START:
         buffered.detach()  # it would close the file
-        return text_of(parquet_values(file, name, field), name, field or "", whole, bad)
+        return tables.text_of(tables.parquet_values(file, name, field), name, field or "", whole, bad)
     blocks = unpacked(source, buffered, threads)
     head = next(filter(None, blocks), b"")
     blocks = itertools.chain([head], blocks)
     _check_is_text(name, head)
     if format in ("json", "table"):
-        values = (json_values if format == "json" else table_values)(lines_of(blocks, name), name, field)
-        return text_of(values, name, field or "", whole, bad)
+        values = (tables.json_values if format == "json" else tables.table_values)(tables.lines_of(blocks, name), name, field)
+        return tables.text_of(values, name, field or "", whole, bad)
     if DUMP_START.match(head[:DUMP_START_BYTES].decode("utf-8", "ignore")):
         return paragraphs(blocks, source.cut_off, threads)
     if source.reader == "wikipedia":
@@ -373,9 +354,6 @@ class TextBlock(NamedTuple):
     stored: int  # bytes read from all sources so far, as stored
 
 
-Blocks: TypeAlias = "queue.Queue[tuple[bytes, int] | BaseException]"  # of a source, with the bytes read so far, as stored
-
-
 class ReadAhead:
     """Iterates over the blocks of all sources; threads read and decompress them, some blocks ahead.
 
@@ -389,7 +367,8 @@ class ReadAhead:
         self.skipped = [""] * len(sources)  # what each is that is no text, but in a folder beside text
         self._at_once = max(1, min(threads, len(sources)))
         self._threads_each = max(1, threads // self._at_once)
-        self._queues: dict[int, Blocks] = {}
+        # Of each source its blocks, with the bytes read so far, as stored; an empty block or an error ends them.
+        self._queues: list[queue.Queue[Any]] = [queue.Queue(BLOCKS_AHEAD if self._at_once == 1 else MAX_AHEAD) for _ in sources]
         self._threads: list[threading.Thread] = []
         self._stopped = threading.Event()
         for number in range(self._at_once):
@@ -403,52 +382,44 @@ class ReadAhead:
 
     def __iter__(self) -> Iterator[TextBlock]:
         done = 0
-        for number in range(len(self._sources)):
+        for number, blocks in enumerate(self._queues):
             data: bytes | None = None
             while data != b"":
-                item = self._queues[number].get()
+                item = blocks.get()
                 if isinstance(item, BaseException):
                     raise item
                 data, stored = item
                 yield TextBlock(number, data, done + stored)
             done += stored
-            del self._queues[number]
             self._start(number + self._at_once)
 
     def _start(self, number: int) -> None:
         """Read a source in a thread of its own."""
         if number < len(self._sources):
-            self._queues[number] = queue.Queue(BLOCKS_AHEAD if self._at_once == 1 else MAX_AHEAD)
             # A daemon, because a read from a terminal or a slow server cannot be interrupted.
             self._threads.append(threading.Thread(target=self._run, args=(number,), daemon=True, name="embedx-reader"))
             self._threads[-1].start()
 
     def _run(self, number: int) -> None:
-        source, blocks = self._sources[number], self._queues[number]
-        with contextlib.suppress(Stopped):
-            try:
-                with open_source(source) as file:
-                    for block in text_blocks(source, file, self._settings, self._threads_each, bad=self.bad_records[number]):
-                        for start in range(0, len(block), BLOCK_BYTES):
-                            self._put(blocks, (block[start : start + BLOCK_BYTES], file.count))
-                    self._put(blocks, (b"", file.count))
-            except Stopped:
-                raise
-            except BaseException as error:  # to be raised where the blocks are read
-                if not isinstance(error, NotTextError) or not source.folder or source.members:
-                    self._put(blocks, error)
-                else:
-                    self.skipped[number] = error.kind
-                    self._put(blocks, (b"", source.size or 0))
+        source = self._sources[number]
+        try:
+            with open_source(source) as file:
+                for block in text_blocks(source, file, self._settings, self._threads_each, bad=self.bad_records[number]):
+                    for start in range(0, len(block), BLOCK_BYTES):
+                        self._put(number, (block[start : start + BLOCK_BYTES], file.count))
+                    if self._stopped.is_set():
+                        return
+                end: Any = b"", file.count
+        except BaseException as error:  # to be raised where the blocks are read
+            end = error
+            if isinstance(error, NotTextError) and source.folder and not source.members:
+                self.skipped[number] = error.kind
+                end = b"", source.size or 0
+        self._put(number, end)
 
-    def _put(self, blocks: Blocks, item: Any) -> None:
+    def _put(self, number: int, item: Any) -> None:
+        """Wait for a place in the queue, unless the blocks are no longer read."""
         while not self._stopped.is_set():
-            try:
-                return blocks.put(item, timeout=0.1)
-            except queue.Full:
-                continue
-        raise Stopped
-
-
-class Stopped(Exception):
-    """The blocks are no longer read."""
+            with contextlib.suppress(queue.Full):
+                self._queues[number].put(item, timeout=0.1)
+                return

@@ -19,12 +19,10 @@ from embedx.settings import TextSettings
 from embedx.text.characters import BLOCK_BITS, DOT_ABOVE, DOTTED_CAPITAL_I, LINE_END, NOT_ASCII, SEPARATOR, tables, whole_tokens
 from embedx.text.tables import SENTENCE_END
 from embedx.text.word_list import WordList
-from embedx.training.memory import available_memory
 
 END_OF_SENTENCE = -1
 BLOCK_BYTES = 1 << 18  # scanned at a time: a block, its tokens and the table's busy part fit into a core's own cache together
 MAX_WORD_BYTES = 1 << 22
-MAX_LETTERS = 0.2  # of the memory that is available, before they grow by half and are copied for it
 MAX_TYPES = 2**31 - 1  # a word's number is an int32, and 31 bits of a slot
 FIRST_LETTERS, FIRST_TYPES = 1 << 16, 1 << 12  # the capacity of an empty table
 NEARLY_FULL = 0.9  # of the capacity; the words of the next block are fewer than the rest, as a rule
@@ -301,7 +299,7 @@ class Tokenizer:
 
         offset    bytes of the source before the data; `is_last` of its source
         is_whole  whether tokens are ended by bytes of their own
-        Raises `BadUtf8Error` and, if memory is short, `EmbedxError`.
+        Where bad UTF-8 is an error, they end with the first of it. Raises `EmbedxError` if there are too many words.
         """
         data = self.cut_off + data + (SENTENCE_END if is_whole else b"\n") * is_last
         self.state[[EMITTED, BAD, FIRST_BAD, TOO_LONG]] = 0
@@ -317,7 +315,7 @@ class Tokenizer:
             longest = int(self.table.starts[self.n_types]) + MAX_WORD_BYTES
             self.state[END] = min(int(self.state[END]), longest + 1)  # of a word that is too long the length is enough
             if self.state[BAD] and self.on_bad == ERROR:
-                raise BadUtf8Error(int(self.state[FIRST_BAD]))
+                break
         self.cut_off = data[p:]
         return self.out[: self.state[EMITTED]].copy()
 
@@ -326,8 +324,6 @@ class Tokenizer:
         n_letters, types = int(self.state[END]) + 3 * n_bytes, self.n_types + n_words - 1
         letters, starts, slots = self.table
         if n_letters > len(letters):
-            if len(letters) > MAX_LETTERS * available_memory():
-                raise EmbedxError("the different words do not fit into memory: lower --vocab-memory, or clean the text")
             letters = grown(letters, n_letters)
         if types + 2 > len(starts):
             if types >= MAX_TYPES:
@@ -342,16 +338,6 @@ class Tokenizer:
 def new_table(n_letters: int) -> Table:
     """A table without words, and a capacity for letters."""
     return Table(np.zeros(n_letters, np.uint8), np.zeros(FIRST_TYPES + 1, np.int64), np.zeros((2 * FIRST_TYPES, 2), np.int64))
-
-
-class BadUtf8Error(Exception):
-    """Bytes that are not UTF-8, and the settings say that this is an error."""
-
-    source = 0  # the number of the source
-
-    def __init__(self, offset: int) -> None:
-        super().__init__(f"not UTF-8 at byte {offset}")
-        self.offset = offset
 
 
 def grown(array: np.ndarray, needed: int) -> np.ndarray:
