@@ -2,8 +2,7 @@
 
 With the rows of a block side by side, the scores of every example against every candidate are one small matrix product, and the
 two gradients one each; both use the values before the update. Blocks are planned one ahead so that their rows can be prefetched
-while the block before is still being computed. If all rows are candidates, the output table is processed in tiles of rows, in
-the same forms.
+while the block before is still being computed.
 """
 
 from typing import NamedTuple
@@ -36,7 +35,7 @@ from embedx.engine.blocks import (
     round_up_to_padding,
 )  # fmt: skip
 from embedx.engine.encoders import SKIPGRAM, backward, fetch, fetch_rates
-from embedx.engine.select import JOINT, SINGLE, draw_weight, set_all_negative, set_positive
+from embedx.engine.select import JOINT, SINGLE, draw_weight, set_positive
 from embedx.engine.subwords import NO_PARTS, Parts, fetch_word, n_parts, part, prefetch_word, word_vectors
 from embedx.kernels.batch import Batch, new_batch
 from embedx.kernels.compiled import kernel, kernel_part
@@ -188,16 +187,16 @@ def train_chunk(coefficients, sample, log_expected_count, run, workspace, chunk)
     loss = 0.0
     n_pairs = 0
     block, next_block = workspace.block, workspace.next_block
-    plan_block(sample, run, workspace, block, chunk.noise_key)
-    while block.sizes[N_CENTRES] > 0:
+    block.sizes[:] = 0
+    has_more = True
+    while has_more:
         plan_block(sample, run, workspace, next_block, chunk.noise_key)
         prefetch_block(run.tables, next_block)
-        if run.plan.candidates == ALL:
-            loss += _train_on_all(coefficients, run, workspace, block, chunk.lr)
-        else:
+        if block.sizes[N_CENTRES] > 0:
             loss += train_block(coefficients, log_expected_count, run, workspace, block, chunk.lr)
-        n_pairs += block.sizes[N_PAIRS]
+            n_pairs += block.sizes[N_PAIRS]
         block, next_block = next_block, block
+        has_more = block.sizes[N_CENTRES] > 0
     return loss, n_pairs, n_seen
 
 
@@ -275,7 +274,7 @@ def update_inputs(run, workspace, block, lr):
             word = np.int64(block.inputs[j])
             for p in range(n_parts(tables.parts, word)):
                 row = part(tables.parts, word, p)
-                _update_row(run, workspace, tables.inputs, row, workspace.x_gradient, j, OF_INPUTS, lr)
+                update_row(run, workspace, tables.inputs, row, workspace.x_gradient, j, OF_INPUTS, lr)
 
 
 @kernel_part
@@ -283,11 +282,11 @@ def update_candidates(run, workspace, block, lr):
     """Update the rows of the candidates, in order; a row that stands twice is updated twice."""
     table = run.tables.outputs
     for k in range(block.sizes[N_CENTRES] + block.sizes[N_NOISE]):
-        _update_row(run, workspace, table, np.int64(block.candidates[k]), workspace.w_gradient, k, OF_ROWS, lr)
+        update_row(run, workspace, table, np.int64(block.candidates[k]), workspace.w_gradient, k, OF_ROWS, lr)
 
 
 @kernel_part
-def _update_row(run, workspace, table, row, gradient, r, side, lr):
+def update_row(run, workspace, table, row, gradient, r, side, lr):
     """One step of a row along -gradient[r], unless it is frozen; a proximal step has its side's highest rate."""
     optimizer, n = run.plan.optimizer, gradient.shape[1]
     if is_frozen(table, row):
@@ -340,8 +339,8 @@ def _coefficients_by_example(coefficients, run, workspace, block, lr):
                     own.log_expected_count[e, k] = 0
         if plan.uses_score_gain:
             for k in range(n_candidates):
-                own.score_gain[e, k] = _score_gain(workspace, e, k)
-        _describe_example(run, workspace, block, e, own, e, min(block.n_pairs[e], 1))
+                own.score_gain[e, k] = score_gain(workspace, e, k)
+        describe_example(run, workspace, block, e, own, e, min(block.n_pairs[e], 1))
     batch = Batch(
         own.z, block.label, own.sample_count, own.log_expected_count, own.uniforms, own.key, own.n_updates, own.score_gain
     )
@@ -386,10 +385,10 @@ def _coefficients_by_pair(coefficients, run, workspace, block, e, lr):
             if hit > 0:
                 sample_count[p, hit] = 0
             if plan.uses_score_gain:
-                pairs.score_gain[p, 0] = _score_gain(workspace, e, i)
+                pairs.score_gain[p, 0] = score_gain(workspace, e, i)
                 for k in range(n_noise):
-                    pairs.score_gain[p, 1 + k] = _score_gain(workspace, e, n_centres + k)
-            _describe_example(run, workspace, block, e, pairs, p, 1)
+                    pairs.score_gain[p, 1 + k] = score_gain(workspace, e, n_centres + k)
+            describe_example(run, workspace, block, e, pairs, p, 1)
             p += 1
     loss = coefficients(pairs, run.tables.state, run.constants, p, 1 + n_noise, lr * plan.optimizer.state_rate)
     clear(workspace.batch.z, e, (n_centres + n_noise + SIMD_WIDTH - 1) // SIMD_WIDTH * SIMD_WIDTH)
@@ -407,7 +406,7 @@ def _coefficients_by_pair(coefficients, run, workspace, block, e, lr):
 
 
 @kernel_part
-def _describe_example(run, workspace, block, e, batch, p, n):
+def describe_example(run, workspace, block, e, batch, p, n):
     """Set key, n_updates and uniforms of row p of the batch, of example e; add n to the count of updates."""
     tables, key = run.tables, np.int64(block.key[e])
     batch.key[p] = key
@@ -478,80 +477,8 @@ def _input_rate(run, word, max_rate, lr):
 
 
 @kernel_part
-def _score_gain(workspace, e, k):
+def score_gain(workspace, e, k):
     """How far the score of example e and candidate k alone would move per unit of its coefficient and of the learning rate that
     `coefficients` gets.
     """
     return workspace.h_square[e] * workspace.row_step[k] + workspace.row_square[k] * workspace.h_step[e]
-
-
-# ---- all rows
-
-
-@kernel_part
-def _train_on_all(coefficients, run, workspace, block, lr):
-    """Train on a block whose candidates are all rows; return its summed loss. Two passes over the table, in tiles of rows."""
-    plan, table, rows, n_h = run.plan, run.tables.outputs, workspace.all_rows, block.sizes[N_EXAMPLES]
-    n_h_padded = round_up_to_tile(n_h)
-    fetch_examples(run, workspace, block)
-    for first in range(0, plan.n_rows, ROW_TILE):
-        n = min(ROW_TILE, plan.n_rows - first)
-        n_w = round_up_to_tile(n)
-        gather(table.rows, rows[first : first + n], n, n_w, workspace.w)
-        scores(workspace.h, n_h_padded, workspace.w, n_w, workspace.batch.z)
-        for e in range(n_h):
-            for k in range(n):
-                workspace.all_z[e, first + k] = workspace.batch.z[e, k]
-    if plan.uses_score_gain:
-        measure_block(run, workspace, block, table.rows, plan.n_rows, lr)
-    loss = 0.0
-    for e in range(n_h):
-        loss += _coefficients_over_all_rows(coefficients, run, workspace, block, e, lr)
-    for e in range(n_h_padded):
-        clear(workspace.h_gradient, e, workspace.h.shape[1])
-    for first in range(0, plan.n_rows, ROW_TILE):
-        n = min(ROW_TILE, plan.n_rows - first)
-        n_w = round_up_to_tile(n)
-        gather(table.rows, rows[first : first + n], n, n_w, workspace.w)
-        for e in range(n_h_padded):
-            for k in range(n_w):
-                workspace.batch.z[e, k] = workspace.all_z[e, first + k] if e < n_h and k < n else np.float32(0)
-        weighted_sums(workspace.batch.z, n_h_padded, workspace.w, n, workspace.h_part)
-        for e in range(n_h):
-            for d in range(0, workspace.h.shape[1], SIMD_WIDTH):
-                store(workspace.h_gradient, e, d, load(workspace.h_part, e, d) + load(workspace.h_gradient, e, d))
-        weighted_sums_transposed(workspace.batch.z, n_w, workspace.h, n_h, workspace.w_gradient)
-        for k in range(n):
-            _update_row(run, workspace, table, first + k, workspace.w_gradient, k, OF_ROWS, lr)
-    update_inputs(run, workspace, block, lr)
-    return loss
-
-
-@kernel_part
-def _coefficients_over_all_rows(coefficients, run, workspace, block, e, lr):
-    """Overwrite the scores of example e with all rows by coefficients, in a call or one for each positive. Return the loss."""
-    plan, n_rows, n_centres = run.plan, run.plan.n_rows, block.sizes[N_CENTRES]
-    own, total, merged = workspace.pairs, workspace.z_sum, run.plan.form != SINGLE
-    weight = draw_weight(plan.form, block.n_pairs[e])
-    loss = 0.0
-    for k in range(n_rows):
-        total[0, k] = 0
-    for i in range(1 if merged else n_centres):
-        if block.n_pairs[e] > 0 and (merged or block.label[e, i] > 0):
-            set_all_negative(own, 0, n_rows, weight)
-            for k in range(n_rows):
-                own.z[0, k] = workspace.all_z[e, k]
-            for y in range(0 if merged else i, n_centres if merged else i + 1):
-                if block.label[e, y] > 0:
-                    row = np.int64(block.candidates[y])
-                    set_positive(own, 0, row, block.label[e, y], weight, plan.keeps_accidental_hits)
-            if plan.uses_score_gain:
-                for k in range(n_rows):
-                    own.score_gain[0, k] = _score_gain(workspace, e, k)
-            _describe_example(run, workspace, block, e, own, 0, 1)
-            loss += coefficients(own, run.tables.state, run.constants, 1, n_rows, lr * plan.optimizer.state_rate)
-            for k in range(n_rows):
-                total[0, k] += own.z[0, k]
-    for k in range(n_rows):
-        workspace.all_z[e, k] = total[0, k]
-    return loss

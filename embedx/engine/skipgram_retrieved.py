@@ -84,13 +84,16 @@ def train_chunk(coefficients, sample, log_expected_count, run, retrieval, worksp
     loss = 0.0
     n_pairs = 0
     block, next_block = workspace.block, workspace.next_block
-    _plan(sample, run, retrieval, workspace, finding, block, chunk.noise_key)
-    while block.sizes[N_CENTRES] > 0:
+    block.sizes[:] = 0
+    has_more = True
+    while has_more:
         _plan(sample, run, retrieval, workspace, finding, next_block, chunk.noise_key)
         prefetch_block(run.tables, next_block)
-        loss += train_block(coefficients, log_expected_count, run, workspace, block, chunk.lr)
-        n_pairs += block.sizes[N_PAIRS]
+        if block.sizes[N_CENTRES] > 0:
+            loss += train_block(coefficients, log_expected_count, run, workspace, block, chunk.lr)
+            n_pairs += block.sizes[N_PAIRS]
         block, next_block = next_block, block
+        has_more = block.sizes[N_CENTRES] > 0
     return loss, n_pairs, n_seen
 
 

@@ -15,6 +15,8 @@ from typing import Any
 import llvmlite
 import numba
 from numba.core import caching
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import Compiler
 from numba.core.registry import CPUDispatcher
 from numba.core.serialize import dumps
 
@@ -54,12 +56,20 @@ def kernel(function: Callable[..., Any]) -> Any:
     call, would otherwise take more than half of the training kernel's time.
     """
     # `forceinline` is said aloud, because it is otherwise inherited from the first caller
-    return _compiled(function, cache=_Cache, forceinline=False)
+    return _cached(function, forceinline=False)
 
 
 def kernel_part(function: Callable[..., Any]) -> Any:
-    """A `kernel` that becomes part of its callers: for functions of many arrays, which cost more to pass than to use."""
-    return _part(function)
+    """A `kernel` that becomes part of its callers: for functions of many arrays, which cost more to pass than to use.
+
+    It is optimised and turned into machine code in each kernel that calls it, and not by itself, which would take most of the
+    time of compiling. What Python itself calls is compiled apart, at its first call.
+    """
+    options = {"forceinline": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True, "pipeline_class": _PartCompiler}
+    part = _compiled(function, **options)
+    if isinstance(part, CPUDispatcher):
+        part.__class__ = _Part
+    return part
 
 
 def chosen_by_number(functions: Sequence[Any]) -> Any:
@@ -76,50 +86,68 @@ def chosen_by_number(functions: Sequence[Any]) -> Any:
         return lambda number, *arguments: function(*arguments)
 
     *others, last = functions
-    chosen = uncached_part(always(last))
+    chosen = kernel_part(always(last))
     for i, function in enumerate(others):
-        chosen = uncached_part(either(i, function, chosen))
+        chosen = kernel_part(either(i, function, chosen))
     return chosen
 
 
-def uncached_part(function: Callable[..., Any]) -> Any:
-    """A `kernel_part` for functions that hold compiled ones in a closure.
-
-    They are new ones to numba in each process, so that no cache would find them. None is needed: the kernels that they become
-    part of are cached.
-    """
-    return _part(function, cache=False)
+def _compiled(function: Callable[..., Any], **options: Any) -> Any:
+    return numba.njit(nogil=True, fastmath=FAST_MATH, error_model="numpy", _nrt=False, **options)(function)
 
 
-def _compiled(function: Callable[..., Any], *, cache: type["_Cache"] | None = None, **options: Any) -> Any:
-    compiled = numba.njit(nogil=True, fastmath=FAST_MATH, error_model="numpy", _nrt=False, **options)(function)
-    if cache is not None and hasattr(compiled, "_cache"):  # which plain Python under NUMBA_DISABLE_JIT has not
-        compiled._cache = cache(function)  # in place of numba's own, which `cache=True` would put there
+def _cached(function: Callable[..., Any], *, forceinline: bool) -> Any:
+    compiled = _compiled(function, forceinline=forceinline)
+    if hasattr(compiled, "_cache"):  # which plain Python under NUMBA_DISABLE_JIT has not
+        compiled._cache = _Cache(function)  # in place of numba's own, which `cache=True` would put there
     return compiled
 
 
-def _part(function: Callable[..., Any], *, cache: bool = True) -> Any:
-    """A part without a way in for Python and C, which is compiled apart from it when Python does call.
-
-    numba wraps what it compiles twice, for calls from either, and what is forced inline would stand in both wrappers once more.
-    Without them the kernels of skip-gram compile in half the time, 24 s of 46.
-    """
-    options = {"forceinline": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-    part = _compiled(function, cache=_Cache if cache else None, **options)
-    if isinstance(part, CPUDispatcher):
-        part.__class__ = _Part
-    return part
-
-
 class _Part(CPUDispatcher):  # type: ignore[misc]
-    """What Python calls is compiled when it is called, and kept under another name."""
+    """What Python calls is compiled when it is called."""
 
     _for_python: Any = None
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         if self._for_python is None:
-            self._for_python = _compiled(self.py_func, cache=_CacheForPython, forceinline=True)
+            self._for_python = _cached(self.py_func, forceinline=True)
         return self._for_python(*arguments, **named)
+
+
+class _PartLibrary(JITCodeLibrary):  # type: ignore[misc]
+    """The code of a part, which is optimised and turned into machine code in the kernels that it is linked into."""
+
+    @property
+    def codegen(self) -> Any:
+        return _WithoutMachineCode(self._codegen)
+
+    def get_pointer_to_function(self, name: str) -> int:
+        return 0
+
+    def _optimize_final_module(self) -> None:
+        passes, builder = self._codegen._module_pass_manager(opt=0, loop_vectorize=False, slp_vectorize=False, cost="cheap")
+        passes.run(self._final_module, builder)
+
+    def _finalize_final_module(self) -> None:
+        self._finalized = True
+
+
+class _WithoutMachineCode:
+    """A code generator that leaves out what is written into machine code afterwards."""
+
+    def __init__(self, codegen: Any) -> None:
+        self._codegen = codegen
+
+    def set_env(self, name: str, environment: Any) -> None:
+        pass
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._codegen, name)
+
+
+class _PartCompiler(Compiler):  # type: ignore[misc]
+    def __init__(self, typing: Any, target: Any, library: Any, *others: Any) -> None:
+        super().__init__(typing, target, _PartLibrary(target.codegen(), "part"), *others)
 
 
 def is_cached(*kernels: Any) -> bool:
@@ -181,17 +209,6 @@ class _Cache(caching.FunctionCache):  # type: ignore[misc]
             super().save_overload(signature, compiled)
         except OSError as error:
             _tell_once("cannot be kept", error.strerror or error, "make room there, or name another folder by EMBEDX_CACHE_DIR")
-
-
-class _CacheImplForPython(_CacheImpl):
-    """Files of another name, for a part is also kept without a way into it."""
-
-    def get_filename_base(self, fullname: str, abiflags: str) -> str:
-        return str(super().get_filename_base(f"{fullname}.for_python", abiflags))
-
-
-class _CacheForPython(_Cache):
-    _impl_class = _CacheImplForPython
 
 
 _told: set[str] = set()

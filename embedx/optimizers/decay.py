@@ -12,7 +12,7 @@ import math
 
 import numpy as np
 
-from embedx.kernels.compiled import kernel, kernel_part, uncached_part
+from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.maths import exp
 from embedx.optimizers.contract import PER_COLUMN, PER_COORDINATE, PER_ROW, STATELESS, Table, UpdateRule
 from embedx.optimizers.descend import for_each_keeping
@@ -82,7 +82,7 @@ def _factor(accumulate, divisor):
 
 def _numbers(accumulate, divisor):
     """Weight decay of rows[row, :n] that have the states of state_row."""
-    factor = uncached_part(_factor(accumulate, divisor))
+    factor = kernel_part(_factor(accumulate, divisor))
 
     def decay(table, row, state_row, n, optimizer, due):
         for d in range(n):

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from embedx.kernels.compiled import chosen_by_number, kernel_part, uncached_part
+from embedx.kernels.compiled import chosen_by_number, kernel_part
 from embedx.kernels.simd import SIMD_WIDTH, is_zero, load, multiply_add, splat, store, sum_of, zeros
 from embedx.optimizers import keeping
 from embedx.optimizers.contract import PER_COLUMN, PER_COORDINATE, PER_ROW
@@ -26,7 +26,7 @@ def for_each_keeping(what: str, make: Callable[[Any, Any], Any]) -> Any:
 
     what  "per_coordinate" or "per_row": the optimizers to make it for
     """
-    return chosen_by_number([uncached_part(make(each.accumulate, each.divisor)) for each in keeping(what)])
+    return chosen_by_number([kernel_part(make(each.accumulate, each.divisor)) for each in keeping(what)])
 
 
 @kernel_part
