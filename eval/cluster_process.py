@@ -25,16 +25,14 @@ from eval.under_test import (
     Silent,
     Tally,
     TextSettings,
-    VocabularySettings,
     Worker,
     WorkerState,
+    configure,
     distributed_words,
     encode,
     load,
     n_bytes,
-    objectives,
     skipgram,
-    streaming,
     words,
 )
 
@@ -83,9 +81,8 @@ def quality(job: Job, files: dict[str, str]) -> dict[str, Any]:
 @contextlib.contextmanager
 def prepared(objective: str, options: dict[str, Any], text: str, files: dict[str, str]) -> Iterator[tuple[Any, Any, Any]]:
     """A run on a text that is about to begin, how it would train on one machine, and how on workers."""
-    settings, made = streaming.chosen(objectives.find(objective), options)
     with encode([text], TextSettings(), Silent(), Path(files["tokens"]), threads=1) as corpus:
-        task = skipgram.prepared(corpus, made, settings, {}, TextSettings(), VocabularySettings(), Silent())
+        task = skipgram.prepared(corpus, configure(objective, options), Silent())
         task.initialise()
         inner = task.strategy()
         inner.compile(Silent())

@@ -55,6 +55,7 @@ from eval.under_test import (
     TextSettings,
     VocabularySettings,
     as_arguments,
+    configure,
     encode,
     heldout,
     hold_out,
@@ -62,7 +63,6 @@ from eval.under_test import (
     objectives,
     select,
     statistics,
-    streaming,
     word_report,
     words,
 )
@@ -160,9 +160,9 @@ def takes_all_rows(objective: str) -> bool:
 
 def defaults(objective: str) -> dict[str, Any]:
     """What a user gets who types --objective alone, the sampler's own settings among it: a run with others is another run."""
-    settings, found = streaming.chosen(objectives.find(objective), {})
-    sampler, warm_up = streaming.chosen_samplers(found, settings, {})
-    return dict(settings.record() | (warm_up or sampler).settings.record() | found.settings.record())
+    found = configure(objective, {})
+    sampler, warm_up = found.samplers()
+    return dict(found.settings.record() | (warm_up or sampler).settings.record() | found.objective.settings.record())
 
 
 def rows_of_reference(records: Records, objective: str) -> Job:

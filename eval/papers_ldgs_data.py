@@ -25,15 +25,14 @@ from eval.under_test import (
     TextSettings,
     VocabularySettings,
     cache_home,
+    configure,
     encode,
     hold_out,
     keep_probability,
-    objectives,
     recipe_defaults,
     scaled,
     select,
     skipgram,
-    streaming,
 )
 
 DIM = 100  # of word vectors and hidden layers; the paper's
@@ -127,11 +126,11 @@ def means(vectors: np.ndarray, ids: np.ndarray) -> np.ndarray:
 def word_vectors(corpus: str, key: str, text: Any, share: float, quick: bool) -> np.ndarray:
     """float32 (n_words, DIM): input vectors by `ns`, of text that was not held out; trained once for a corpus."""
     options = {"dim": DIM, "window": WINDOW, "heldout": share, "epochs": 1 if quick else 5}
-    settings, objective = streaming.chosen(objectives.find("ns"), options)
-    known = json.dumps([key, settings.record(), objective.settings.record()], sort_keys=True)
+    config = configure("ns", options | text.record())
+    known = json.dumps([key, config.settings.record(), config.objective.settings.record()], sort_keys=True)
     file = cache_home() / "eval" / f"vectors-{hashlib.sha256(known.encode()).hexdigest()[:16]}.npy"
     if not file.exists():
-        trained = skipgram.train(corpus, objective, settings, text=text)
+        trained = skipgram.train(corpus, config)
         file.parent.mkdir(parents=True, exist_ok=True)
         np.save(file, trained.vectors.arrays["input"])
     return np.load(file)

@@ -11,7 +11,7 @@ from typing import Any
 
 from eval.page import DASH, figure, number, table, target
 from eval.records import Job, Records, Result
-from eval.under_test import VocabularySettings, cache_home, collapsed, heldout, objectives, skipgram, streaming, words
+from eval.under_test import cache_home, collapsed, configure, heldout, skipgram, words
 
 ALONE = {"candidate_fraction": 1.0, "tail": False}  # only what is found, as in the paper
 COLLAPSED: dict[str, dict[str, Any]] = {  # by objective, or that and an option
@@ -64,7 +64,7 @@ def measure_collapsed(
 ) -> dict[str, Any]:
     """A collapsed run of so many seconds or iterations: what was held out after each iteration."""
     options = {"dim": 100} | limit | COLLAPSED[name]
-    settings, own, objective = collapsed.chosen(objectives.find(name.split()[0]), options)
+    sizes = {"max_vocab": n_words, "min_count": min_count}
     points: list[dict[str, float]] = []
     of = judge(rest)
 
@@ -77,8 +77,8 @@ def measure_collapsed(
         }
         points.append(point | of(vectors))
 
-    vocabulary = VocabularySettings(max_vocab=n_words, min_count=min_count)
-    trained = collapsed.train([str(training)], objective, settings, own, vocabulary=vocabulary, watch=watch)
+    config = configure(name.split()[0], options | sizes, is_collapsed=True)
+    trained = collapsed.train([str(training)], config, watch=watch)
     return {"points": points, "final": similarity(trained.vectors), "options": options, "words": len(trained.vectors.words)}
 
 
@@ -86,8 +86,7 @@ def measure_streamed(name: str, training: Path, rest: Path, n_words: int) -> dic
     """Streaming runs of several lengths."""
     points, vectors = [], None
     for epochs in STREAMED[name]:
-        settings, objective = streaming.chosen(objectives.find(name), {"epochs": epochs, "dim": 100})
-        trained = skipgram.train([str(training)], objective, settings, vocabulary=VocabularySettings(max_vocab=n_words))
+        trained = skipgram.train([str(training)], configure(name, {"epochs": epochs, "dim": 100, "max_vocab": n_words}))
         vectors = trained.vectors
         points.append({"iteration": epochs, "seconds": trained.outcome.seconds} | judge(rest)(vectors))
     assert vectors is not None

@@ -15,17 +15,12 @@ from eval.records import Job, Records, Result
 from eval.under_test import (
     FAST_MATH,
     Silent,
-    Task,
     TextSettings,
-    VocabularySettings,
     blocks,
-    empty_tables,
+    configure,
     encode,
     gemm,
-    kept_counts,
-    objectives,
-    select,
-    streaming,
+    skipgram,
 )
 from eval.under_test import skipgram_engine as engine
 
@@ -85,16 +80,8 @@ def compiled() -> Any:
 
 def measure(job: Job, text: str) -> Result:
     """Nanoseconds a word of each part, on one thread, and one core's peak beside it."""
-    settings, objective = streaming.chosen(objectives.find(job["objective"]), {"threads": 1, "epochs": 1})
-    reading, vocabulary = TextSettings(), VocabularySettings()
-    with encode(text, reading, Silent(), None) as corpus:
-        words, remap = select(corpus, vocabulary)
-        kept = kept_counts(words.counts, vocabulary.sample)
-        objective.prepare(kept)
-        sampler, warm_up = streaming.new_samplers(objective, settings, {}, words.counts)
-        settings = streaming.resolved(settings, objective, sampler, kept, Silent())
-        tables = empty_tables(objective, settings, len(kept))
-        task = Task(corpus, words, remap, sampler, warm_up, tables, objective, settings, reading, vocabulary, Silent(), None)
+    with encode(text, TextSettings(), Silent(), None) as corpus:
+        task = skipgram.prepared(corpus, configure(job["objective"], {"threads": 1, "epochs": 1}), Silent())
         task.initialise()
         task.run(task.strategy())
         strategy = task.strategy()

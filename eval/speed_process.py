@@ -113,9 +113,7 @@ def run_embedx(job: Job, corpus: str, scratch: Path) -> tuple[Any, "Stopwatch"]:
 
     options = {name: job[name] for name in EMBEDX_OPTIONS} | job["options"]
     run, watch = SkipGram(**options), Stopwatch()
-    trained = skipgram.train(
-        [corpus], run.objective, run.settings, text=run.text, vocabulary=run.vocabulary, progress=watch, cache_dir=scratch
-    )
+    trained = skipgram.train([corpus], run.config, progress=watch, cache_dir=scratch)
     return trained.vectors, watch
 
 

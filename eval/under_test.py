@@ -8,7 +8,6 @@ from typing import Any
 
 _MODULES = {
     "skipgram": "embedx.skipgram.task",
-    "streaming": "embedx.skipgram.settings",
     "skipgram_engine": "embedx.engine.skipgram",
     "blocks": "embedx.engine.blocks",
     "gemm": "embedx.kernels.gemm",
@@ -26,10 +25,9 @@ _MODULES = {
 }
 _NAMES = {
     "embedx": "SkipGram WordVectors load",
-    "embedx.skipgram.tables": "empty_tables",
+    "embedx.skipgram.configuration": "configure",
     "embedx.kernels.compiled": "FAST_MATH",
     "embedx.text.vocabulary": "keep_probability kept_counts select",
-    "embedx.skipgram.run": "Task",
     "embedx.classification.defaults": "new_objective",
     "embedx.classification.settings": "ClassifySettings",
     "embedx.classification.task": "TrainedClassifier",

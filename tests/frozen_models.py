@@ -24,10 +24,10 @@ from embedx.objectives import OBJECTIVES
 from embedx.optimizers import taken_by
 from embedx.optimizers.contract import LABELS, WORDS
 from embedx.samplers import SAMPLERS, own_options
-from embedx.settings import VocabularySettings, settings_of
+from embedx.settings import settings_of
 from embedx.skipgram import collapsed
-from embedx.skipgram import settings as word_settings
 from embedx.skipgram import task as skipgram
+from embedx.skipgram.configuration import configure
 
 LEADING = ("softmax", "ns", "hs", "ar", "ove", "implicit", "ldgs")  # tried in more ways than the others
 WORD_OPTIONS: list[dict[str, Any]] = [
@@ -66,17 +66,13 @@ def words(name: str, options: dict[str, Any]) -> dict[str, np.ndarray]:
     """Word vectors by the stream of pairs."""
     own = {"warm_up": 2.0} if "warm_up" in settings_of(OBJECTIVES[name].Settings) else {}
     few = {"dim": 8, "epochs": 3, "threads": 1, "window": 2, **own, **options}
-    settings, objective = word_settings.chosen(OBJECTIVES[name], few)
-    trained = skipgram.train(sentences(), objective, settings, vocabulary=VocabularySettings(min_count=1, sample=0.01))
-    return trained.vectors.arrays
+    return skipgram.train(sentences(), configure(name, {"min_count": 1, "sample": 0.01, **few})).vectors.arrays
 
 
 def counts(name: str, options: dict[str, Any]) -> dict[str, np.ndarray]:
     """Word vectors by counts of pairs."""
-    own = {"dim": 8, "epochs": 3, "window": 2, "threads": 1, **options}
-    settings, counting, objective = collapsed.chosen(OBJECTIVES[name], own)
-    trained = collapsed.train(sentences(), objective, settings, counting, vocabulary=VocabularySettings(min_count=1, sample=0))
-    return trained.vectors.arrays
+    own = {"dim": 8, "epochs": 3, "window": 2, "threads": 1, "min_count": 1, "sample": 0, **options}
+    return collapsed.train(sentences(), configure(name, own, is_collapsed=True)).vectors.arrays
 
 
 def labels(data: Labeled) -> Callable[[str, dict[str, Any]], dict[str, np.ndarray]]:

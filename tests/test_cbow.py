@@ -11,8 +11,7 @@ import embedx
 from embedx.errors import EmbedxError
 from embedx.evaluation import heldout
 from embedx.objectives import OBJECTIVES
-from embedx.skipgram import collapsed
-from embedx.skipgram import settings as streaming
+from embedx.skipgram.configuration import configure
 from tests.test_engine_skipgram_forms import make
 from tests.test_skipgram_objectives import assert_knows_the_topics, fit
 from tests.test_train_state import same, word_run
@@ -103,8 +102,8 @@ def test_training_that_starts_from_a_model_has_its_architecture(two_topics, tmp_
 
 def test_what_does_not_apply_is_refused():
     with pytest.raises(EmbedxError, match=r"^--block-size 0 draws .*, which --architecture cbow cannot do"):
-        streaming.chosen(OBJECTIVES["ns"], {**CBOW, "block_size": 0})
+        configure("ns", {**CBOW, "block_size": 0})
     with pytest.raises(EmbedxError, match=r"^--architecture does not apply with --collapsed"):
-        collapsed.chosen(OBJECTIVES["softmax"], CBOW)
+        configure("softmax", CBOW, is_collapsed=True)
     with pytest.raises(EmbedxError, match=r"--architecture.*cbwo"):
-        streaming.chosen(OBJECTIVES["ns"], {"architecture": "cbwo"})
+        configure("ns", {"architecture": "cbwo"})

@@ -9,11 +9,10 @@ import time
 import pytest
 from ray_cluster import NODE, Watching, cluster_of, killed, stopped
 
-from embedx import objectives
 from embedx.distributed import ray_backend, run, words
 from embedx.distributed.settings import ClusterSettings
 from embedx.errors import EmbedxError
-from embedx.skipgram import settings as streaming
+from embedx.skipgram.configuration import configure
 from embedx.vectors.model import load_folder
 
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.xdist_group("ray")]
@@ -27,9 +26,9 @@ def cluster():
 
 
 def trained(corpus, cluster, progress, objective="ns", **options):
-    settings, made = streaming.chosen(objectives.find(objective), {"epochs": EPOCHS, "dim": 16, "threads": 1, **options})
+    config = configure(objective, {"epochs": EPOCHS, "dim": 16, "threads": 1, **options})
     on = ClusterSettings(cluster=cluster.address, workers=2, merge_every=10_000)
-    return words.train([str(corpus)], made, settings, on, progress=progress)
+    return words.train([str(corpus)], config, on, progress=progress)
 
 
 def is_on_topic(vectors):
@@ -79,9 +78,9 @@ def test_machines_may_leave_and_join(two_topics, cluster):
         cluster.add_node(**NODE)
 
     watching = Watching(0.2, change)
-    settings, made = streaming.chosen(objectives.find("ns"), {"epochs": 4 * EPOCHS, "dim": 16, "threads": 1})
+    config = configure("ns", {"epochs": 4 * EPOCHS, "dim": 16, "threads": 1})
     on = ClusterSettings(cluster=cluster.address, workers=3, merge_every=10_000)
-    found = words.train([str(two_topics)], made, settings, on, progress=watching)
+    found = words.train([str(two_topics)], config, on, progress=watching)
     assert len(watching.workers()) >= 2
     assert n_words(found) == pytest.approx(4 * EPOCHS * sum(found.vectors.counts))
 
@@ -119,9 +118,8 @@ def test_what_workers_cannot_do_is_refused(two_topics, cluster):
 
 
 def test_no_cluster_is_reported_in_a_line(two_topics):
-    settings, made = streaming.chosen(objectives.find("ns"), {})
     with pytest.raises(EmbedxError, match=r"no Ray cluster at 127\.0\.0\.1:1;.*ray start --head"):
-        words.train([str(two_topics)], made, settings, ClusterSettings(cluster="127.0.0.1:1"))
+        words.train([str(two_topics)], configure("ns", {}), ClusterSettings(cluster="127.0.0.1:1"))
 
 
 def test_ray_that_is_not_installed_is_reported_in_a_line(monkeypatch):

@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 from notes import Notes
 
-from embedx import objectives
 from embedx.errors import EmbedxError
-from embedx.settings import TextSettings, VocabularySettings
+from embedx.settings import VocabularySettings
 from embedx.skipgram import task as skipgram
+from embedx.skipgram.configuration import configure
 from embedx.skipgram.corpus_report import check, coverage
-from embedx.skipgram.settings import SkipGramSettings, chosen
 from embedx.text import counting, inspection
 from embedx.text.inspection import Inspector, Place
 from embedx.training import memory
@@ -115,11 +114,8 @@ def test_coverage_by_minimum_count():
 
 
 def checked(corpus, tmp_path, name="ns", **options):
-    settings, objective = chosen(objectives.find(name), {"dim": 16, "threads": 1, **options})
-    return check(
-        [str(corpus)], objective, settings, text=TextSettings(), vocabulary=VocabularySettings(sample=0),
-        output=tmp_path / "model", cache_dir=tmp_path / "cache",
-    )  # fmt: skip
+    config = configure(name, {"dim": 16, "threads": 1, "sample": 0, **options})
+    return check([str(corpus)], config, output=tmp_path / "model", cache_dir=tmp_path / "cache")
 
 
 def test_a_check_says_what_training_will_take_and_leaves_it_the_encoded_text(two_topics, tmp_path):
@@ -134,10 +130,7 @@ def test_a_check_says_what_training_will_take_and_leaves_it_the_encoded_text(two
     assert rows["--min-count 5"].startswith("16 words, 100.00% of the tokens")
 
     notes = Notes()
-    skipgram.train(
-        [str(two_topics)], objectives.find("ns")(objectives.find("ns").Settings()), SkipGramSettings(dim=16, epochs=1),
-        text=TextSettings(), cache_dir=tmp_path / "cache", progress=notes,
-    )  # fmt: skip
+    skipgram.train([str(two_topics)], configure("ns", {"epochs": 1}), cache_dir=tmp_path / "cache", progress=notes)
     assert any("nothing is read" in note for note in notes.notes)
 
 

@@ -1,6 +1,5 @@
 """--deterministic: the same bytes whatever the number of threads, again, and after an interruption."""
 
-import dataclasses
 import json
 import signal
 
@@ -15,13 +14,13 @@ from embedx.engine.settings import TrainingSettings
 from embedx.errors import EmbedxError
 from embedx.labeled.data import Labeled, Labels
 from embedx.objectives import OBJECTIVES
-from embedx.settings import VocabularySettings
 from embedx.skipgram import collapsed, strategies
+from embedx.skipgram.configuration import configure
 from embedx.training.checkpoint import Checkpoints
 from embedx.training.progress import Silent
 from tests.contract_classes import REPRESENTATIVES
 from tests.test_checkpoint import arrays_of, asked, embedx_run, end_at_a_checkpoint, left_behind
-from tests.test_train_state import label_run, own, same, sentences, word_run
+from tests.test_train_state import FEW, label_run, own, same, sentences, word_run
 
 LARGE = {name: objective for name, objective in OBJECTIVES.items() if objective.kind != "proximal"}
 
@@ -70,10 +69,8 @@ def test_word_vectors_are_the_same_by_any_number_of_threads(name):
 @pytest.mark.parametrize("name", ["softmax", "ldgs"])
 def test_counts_of_pairs_are_the_same_by_any_number_of_threads(name):
     def run(name, **options):
-        settings, counting, objective = collapsed.chosen(OBJECTIVES[name], {"dim": 8, "epochs": 3, "window": 2, **options})
-        counting = dataclasses.replace(counting, count_passes=2)
-        vocabulary = VocabularySettings(min_count=1, sample=0)
-        trained = collapsed.train(sentences(), objective, settings, counting, vocabulary=vocabulary)
+        config = configure(name, FEW | {"epochs": 3, "count_passes": 2} | options, is_collapsed=True)
+        trained = collapsed.train(sentences(), config)
         losses = [each["loss"] for each in trained.vectors.facts["history"]]
         return trained.vectors.arrays | {"losses": np.array(losses)}, trained.outcome
 

@@ -2,10 +2,9 @@
 
 import pytest
 
-from embedx import objectives
 from embedx.errors import EmbedxError
-from embedx.skipgram import settings as streaming
 from embedx.skipgram import task as skipgram
+from embedx.skipgram.configuration import configure
 from embedx.storage import disk, locks
 from embedx.training import checkpoint
 from embedx.training.checkpoint import Checkpoints, Request
@@ -42,11 +41,9 @@ def test_states_that_are_there_need_no_more_room(tmp_path, monkeypatch):
 
 
 def train(corpus, folder, progress=None, every=float("inf"), **options):
-    settings, objective = streaming.chosen(objectives.find("ns"), {"threads": 1, "epochs": 1, **options})
+    config = configure("ns", {"threads": 1, "epochs": 1, **options})
     checkpoints = checkpoints_of(folder, progress or Silent(), every)
-    trained = skipgram.train(
-        [str(corpus)], objective, settings, cache_dir=folder / "cache", progress=progress, checkpoints=checkpoints
-    )
+    trained = skipgram.train([str(corpus)], config, cache_dir=folder / "cache", progress=progress, checkpoints=checkpoints)
     return trained, checkpoints
 
 

@@ -22,8 +22,8 @@ from embedx.labeled.data import Labeled
 from embedx.labeled.digits import named
 from embedx.objectives import OBJECTIVES
 from embedx.settings import settings_of
-from embedx.skipgram import settings as streaming
 from embedx.skipgram import task as skipgram
+from embedx.skipgram.configuration import configure
 from embedx.training import guard, trainer
 from embedx.training.checkpoint import Checkpoints, Request
 from embedx.training.guard import Guard
@@ -404,9 +404,8 @@ def words_at(name, corpus, times, rate=None, **options):
     """The model of a run at a rate, or at so many times the default rate, how it ended, and what was told."""
     found, printed = OBJECTIVES[name], Notes()
     options = {"dim": 8, "epochs": 3, "threads": 1, "heldout": 0.1, **own(found, {"warm_up": 1.0}), **options}
-    settings, _ = streaming.chosen(found, options)
-    settings, objective = streaming.chosen(found, {**options, "learning_rate": rate or settings.learning_rate * times})
-    trained = skipgram.train(corpus, objective, settings, progress=printed)
+    rate = rate or configure(name, options).settings.learning_rate * times
+    trained = skipgram.train(corpus, configure(name, {**options, "learning_rate": rate}), progress=printed)
     return trained.vectors, trained.outcome, printed
 
 

@@ -22,8 +22,7 @@ from embedx.errors import EmbedxError, near
 from embedx.objectives import OBJECTIVES
 from embedx.samplers import SAMPLERS
 from embedx.settings import FINE, PhraseSettings, TextSettings, VocabularySettings, settings_of
-from embedx.skipgram.collapsed import CollapsedSettings
-from embedx.skipgram.settings import SkipGramSettings
+from embedx.skipgram.settings import CollapsedSettings, SkipGramSettings
 from tests import forked
 
 COMMAND = [sys.executable, "-m", "embedx"]

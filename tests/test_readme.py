@@ -19,7 +19,7 @@ from embedx.kernels.compiled import KERNEL_FOLDER
 from embedx.objectives import OBJECTIVES, markdown_table
 from embedx.optimizers import OPTIMIZERS
 from embedx.optimizers.contract import WORDS
-from embedx.skipgram import settings as streaming
+from embedx.skipgram.configuration import configure
 from embedx.vectors import formats
 
 ROOT = Path(__file__).parent.parent
@@ -192,7 +192,7 @@ def test_log_uniform_noise_is_that_of_the_formula(extended):
 
 
 def test_defaults_named_beside_those_of_word2vec_are_the_defaults():
-    defaults = {name: streaming.chosen(objective, {})[0] for name, objective in OBJECTIVES.items()}
+    defaults = {name: configure(name, {}).settings for name in OBJECTIVES}
     first, *others = sorted({each.block_size for each in defaults.values()})
     assert f"`--block-size` {first} (or {', '.join(map(str, others))}) " in COMING_FROM
     *rates, last = sorted({each.learning_rate for each in defaults.values() if each.optimizer == "rowwise-adagrad"})

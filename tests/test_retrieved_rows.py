@@ -22,7 +22,7 @@ from embedx.objectives.ldgs import Ldgs
 from embedx.objectives.margin import Margin
 from embedx.objectives.mips import Mips
 from embedx.objectives.softmax import Softmax
-from embedx.skipgram.settings import SkipGramSettings
+from embedx.skipgram.configuration import configure
 from embedx.skipgram.task import train as train_words
 from embedx.training.progress import Reporter, Silent
 
@@ -169,8 +169,7 @@ def test_labels_do_not_take_what_words_keep(name):
 
 def test_the_memory_of_what_words_keep_is_reported(two_topics, tmp_path):
     printed = io.StringIO()
-    objective, settings = Ldgs(Ldgs.Settings()), SkipGramSettings(epochs=1, threads=1)
-    train_words(two_topics, objective, settings, progress=Reporter(printed), cache_dir=tmp_path)
+    train_words(two_topics, configure("ldgs", {"epochs": 1, "threads": 1}), progress=Reporter(printed), cache_dir=tmp_path)
     assert "each word keeps the 8 rows" in printed.getvalue()
 
 

@@ -12,8 +12,7 @@ from embedx.errors import EmbedxError
 from embedx.objectives import OBJECTIVES
 from embedx.samplers import SAMPLERS
 from embedx.settings import PhraseSettings, StartSettings, TextSettings, VocabularySettings, check, kind_of, option_name
-from embedx.skipgram.collapsed import CollapsedSettings
-from embedx.skipgram.settings import SkipGramSettings, distance
+from embedx.skipgram.settings import CollapsedSettings, SkipGramSettings, distance
 from embedx.text.subsampling import WHOLE_SENTENCE
 
 GROUPS = [SkipGramSettings, ClassifySettings, CollapsedSettings, TextSettings, VocabularySettings, PhraseSettings]

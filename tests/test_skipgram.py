@@ -10,9 +10,9 @@ import pytest
 import embedx
 from embedx.errors import EmbedxError
 from embedx.objectives import OBJECTIVES
-from embedx.settings import TextSettings
-from embedx.skipgram import settings as streaming
+from embedx.skipgram import configuration
 from embedx.skipgram import task as skipgram
+from embedx.skipgram.configuration import configure, resolved, warn_of_rate
 from embedx.skipgram.settings import SkipGramSettings
 from embedx.skipgram.tables import empty_tables, initialise
 from embedx.training import progress
@@ -99,12 +99,11 @@ def test_tokens_may_hold_spaces(tmp_path):
 
 @pytest.mark.parametrize("options", [{"block_size": 64, "window": 30}, {"negatives": 2000}, {"block_size": 0}])
 def test_what_the_defaults_resolve_to_is_within_range(options):
-    fitted = embedx.SkipGram(min_count=1, epochs=1, **options)
-    counts = np.ones(100_000, dtype=np.int64)
-    settings = streaming.completed(fitted.settings, fitted.objective)
-    sampler, _ = streaming.new_samplers(fitted.objective, settings, {}, counts)
-    used = streaming.resolved(settings, fitted.objective, sampler, counts, Silent())
-    assert used.block_size == fitted.settings.block_size
+    config, counts = configure("ns", options), np.ones(100_000, dtype=np.int64)
+    sampler, _ = config.samplers()
+    sampler.prepare(counts)
+    used = resolved(config.settings, config.objective, sampler, counts, config.settings.window + 1, Silent())
+    assert used.block_size == config.settings.block_size
     assert 1 <= used.draws <= 1024
     assert used.threads >= 1
 
@@ -139,11 +138,11 @@ def test_the_optimizer_of_a_large_text_is_another_unless_one_is_given(two_topics
         found = embedx.SkipGram(objective, dim=4, epochs=1, sample=0, threads=1, **options).fit(two_topics).model
         return found.counts.sum(), tuple(found.settings[name] for name in ("optimizer", "learning_rate", "block_size"))
 
-    monkeypatch.setattr(streaming, "PAIRS_PER_ROW", 1000)  # a block of 16 holds each word of a small vocabulary several times
+    monkeypatch.setattr(configuration, "PAIRS_PER_ROW", 1000)  # for blocks of 16 of few words
     n_tokens, small = used()
-    monkeypatch.setattr(streaming, "LARGE_TEXT", n_tokens + 1)
+    monkeypatch.setattr(configuration, "LARGE_TEXT", n_tokens + 1)
     assert used()[1] == small
-    monkeypatch.setattr(streaming, "LARGE_TEXT", n_tokens)
+    monkeypatch.setattr(configuration, "LARGE_TEXT", n_tokens)
     assert used()[1] == expected
     assert (small == expected) == (expected != LARGE)
 
@@ -162,8 +161,8 @@ def test_the_optimizer_of_a_large_text_is_another_unless_one_is_given(two_topics
 )  # fmt: skip
 def test_a_rate_far_from_the_default_is_warned_of(options, warning):
     printed = io.StringIO()
-    settings, objective = streaming.chosen(OBJECTIVES["ns"], options)
-    streaming.warn_of_rate(settings, objective, Reporter(printed))
+    config = configure("ns", options)
+    warn_of_rate(config.settings, config.objective, Reporter(printed))
     assert [line for line in printed.getvalue().splitlines() if "far from" in line] == ([warning] if warning else [])
 
 
@@ -211,7 +210,7 @@ def test_tables_that_do_not_fit_are_refused_with_advice(monkeypatch):
         raise MemoryError
 
     monkeypatch.setattr("embedx.skipgram.tables.new_table", no_memory)
-    with pytest.raises(EmbedxError, match=r"two tables of 10 words × 4 numbers need 0.3 kB, .*lower --dim or --max-vocab"):
+    with pytest.raises(EmbedxError, match=r"^two tables of 10 words × 4 numbers need more memory .*; lower --dim, --max-vocab"):
         tables_of("ns", 10, dim=4)
 
 
@@ -245,11 +244,10 @@ def test_a_run_that_goes_on_reports_the_rate_of_its_own_part(tmp_path, monkeypat
 
 def test_progress_on_a_log_is_lines_and_json(two_topics, tmp_path):
     stream = io.StringIO()
-    objective = embedx.objectives.find("ns")
-    settings = SkipGramSettings(dim=50, epochs=200, threads=1)
+    config = configure("ns", {"dim": 50, "epochs": 200, "threads": 1})
     with Reporter(stream, tmp_path / "log") as reporter:
         reporter.interval = 0.05
-        skipgram.train([str(two_topics)], objective(objective.Settings()), settings, text=TextSettings(), progress=reporter)
+        skipgram.train([str(two_topics)], config, progress=reporter)
     lines = [line for line in stream.getvalue().splitlines() if line.startswith("training")]
     assert len(lines) > 2
     assert all("loss" in line and "learning rate" in line and "passed" in line for line in lines[:-1])

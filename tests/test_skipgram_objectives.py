@@ -14,11 +14,10 @@ from embedx.kernels.batch import new_batch
 from embedx.objectives import OBJECTIVES
 from embedx.optimizers import OPTIMIZERS, taken_by
 from embedx.optimizers.contract import WORDS
-from embedx.settings import VocabularySettings
 from embedx.skipgram import collapsed
-from embedx.skipgram import settings as streaming
 from embedx.skipgram import task as skipgram
-from embedx.skipgram.settings import in_order
+from embedx.skipgram.configuration import configure, in_order
+from embedx.skipgram.settings import SkipGramSettings
 from embedx.text import heldout as text_heldout
 from embedx.text.heldout import PIECE, hold_out
 from embedx.training.progress import Reporter
@@ -56,7 +55,7 @@ def test_every_way_of_training_learns_the_topics(two_topics, objective, options)
     model = fitted.model
     assert_knows_the_topics(model)
     assert model.vectors.shape == (len(model), 16)
-    assert ("bias" in model.arrays) == (fitted.settings.bias != "none")
+    assert ("bias" in model.arrays) == (fitted.model.settings["bias"] != "none")
     if "bias" in model.arrays:
         assert model.arrays["bias"].shape == (len(model.output_vectors),)
 
@@ -72,13 +71,12 @@ NO_PAIR_KEPT = (
     "^nothing was trained: subsampling kept no two words of a sentence; raise --sample, or turn it off by --sample 0$"
 )
 NO_TIME = "^nothing was trained before the --time-budget was over; give more time$"
-COLLAPSED = [name for name, objective in OBJECTIVES.items() if collapsed.collapses(collapsed._made(objective, {}))]
+COLLAPSED = ["softmax", *(name for name, each in OBJECTIVES.items() if "search" in each.samplers())]
 
 
 def fit_collapsed(corpus, objective, **options):
-    vocabulary = VocabularySettings(min_count=1, sample=options.pop("sample", 0))
-    settings, own, made = collapsed.chosen(OBJECTIVES[objective], {"dim": 4, "threads": 1} | options)
-    return collapsed.train(corpus, made, settings, own, vocabulary=vocabulary)
+    few = {"dim": 4, "threads": 1, "min_count": 1, "sample": 0}
+    return collapsed.train(corpus, configure(objective, few | options, is_collapsed=True))
 
 
 @pytest.mark.parametrize(("objective", "sampler"), EVERY_WAY)
@@ -113,15 +111,15 @@ def test_a_run_that_trains_on_nothing_is_a_mistake(train, options, message):
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_an_objectives_own_defaults_are_settings(name):
     objective = OBJECTIVES[name]
-    known = {field.name for group in (streaming.SkipGramSettings, objective.Settings) for field in dataclasses.fields(group)}
+    known = {field.name for group in (SkipGramSettings, objective.Settings) for field in dataclasses.fields(group)}
     assert objective.word_defaults.keys() <= known
-    settings, made = streaming.chosen(objective, {})
-    assert settings.record() | made.settings.record() == settings.record() | made.settings.record() | objective.word_defaults
+    found = configure(name, {}).record()
+    assert found == found | objective.word_defaults
 
 
 def test_what_is_typed_goes_before_what_suits_an_objective():
-    settings, made = streaming.chosen(OBJECTIVES["ar"], {"block_size": 3, "negatives": 7})
-    assert (settings.block_size, made.negatives) == (3, 7)
+    found = configure("ar", {"block_size": 3, "negatives": 7})
+    assert (found.settings.block_size, found.objective.negatives) == (3, 7)
 
 
 def test_a_rate_that_suits_one_optimizer_is_not_used_with_another(two_topics):
@@ -154,8 +152,8 @@ def test_rows_that_are_found_for_a_block_need_a_block(two_topics):
 def test_an_implicit_step_is_at_one_rate_for_each_row(optimizer):
     message = f"--optimizer {optimizer} gives each number of a row a rate .* take rowwise-adagrad, bounded-adagrad or sgd"
     with pytest.raises(EmbedxError, match=message):
-        streaming.chosen(OBJECTIVES["implicit"], {"optimizer": optimizer})
-    streaming.chosen(OBJECTIVES["implicit"], {"optimizer": "bounded-adagrad"})
+        configure("implicit", {"optimizer": optimizer})
+    configure("implicit", {"optimizer": "bounded-adagrad"})
 
 
 @pytest.mark.parametrize("dim", [10, 500])
@@ -374,10 +372,9 @@ def test_what_training_learns_shows_in_the_text_that_it_did_not_see(two_topics, 
 
 def test_the_likelihood_is_reported_after_so_many_epochs(two_topics):
     stream = io.StringIO()
-    found = OBJECTIVES["ns"]
-    settings = dataclasses.replace(fit(two_topics, "ns", epochs=1).settings, epochs=4, heldout=0.2, heldout_every=2)
+    config = configure("ns", {"epochs": 4, "heldout": 0.2, "heldout_every": 2})
     with Reporter(stream, None) as reporter:
-        trained = skipgram.train([str(two_topics)], found(found.Settings()), settings, progress=reporter)
+        trained = skipgram.train([str(two_topics)], config, progress=reporter)
     lines = [line for line in stream.getvalue().splitlines() if "held-out log-likelihood" in line]
     assert [line.split(":")[0] for line in lines] == ["epoch 2", "epoch 4"]
     assert float(lines[-1].split()[-1]) == pytest.approx(trained.vectors.facts["heldout"]["log_likelihood"], abs=1e-3)
@@ -385,12 +382,9 @@ def test_the_likelihood_is_reported_after_so_many_epochs(two_topics):
 
 
 def test_the_likelihood_is_reported_so_many_times_over_the_run(two_topics):
-    found = OBJECTIVES["ns"]
-    fitted = fit(two_topics, "ns", epochs=1)
-    settings = dataclasses.replace(fitted.settings, epochs=6, heldout=0.2, heldout_points=3)
-    facts = skipgram.train([str(two_topics)], found(found.Settings()), settings).vectors.facts
+    facts = fit(two_topics, "ns", epochs=6, heldout=0.2, heldout_points=3).model.facts
     assert [each["epoch"] for each in facts["history"]] == [2, 4]  # that of the end is told in any case
     assert all(each["log_likelihood"] > facts["heldout"]["unigram"] for each in facts["history"])
     seconds = [each["seconds"] for each in facts["history"]]
     assert 0 < seconds[0] < seconds[1] < facts["seconds"]
-    assert "history" not in fitted.model.facts
+    assert "history" not in fit(two_topics, "ns", epochs=1, heldout=0.2).model.facts

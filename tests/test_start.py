@@ -10,8 +10,8 @@ from embedx.errors import EmbedxError
 from embedx.evaluation import heldout
 from embedx.objectives import OBJECTIVES
 from embedx.settings import StartSettings, VocabularySettings
-from embedx.skipgram import settings as streaming
 from embedx.skipgram import task as skipgram
+from embedx.skipgram.configuration import configure
 from embedx.skipgram.start import RATE, Start
 from embedx.skipgram.tables import empty_tables
 from embedx.text.vocabulary import Vocabulary, select
@@ -83,9 +83,7 @@ def test_a_line_reports_what_changes(folder):
     notes = []
     progress = Silent()
     progress.note = notes.append
-    start = Start(StartSettings(start=str(folder()), freeze=True))
-    settings, objective = streaming.chosen(OBJECTIVES["hs"], start.with_defaults({**FEW}))
-    skipgram.train(MORE, objective, settings, start=start, vocabulary=VocabularySettings(min_count=1), progress=progress)
+    skipgram.train(MORE, configure("hs", FEW | {"start": str(folder()), "freeze": True}), progress=progress)
     (printed,) = [note for note in notes if note.startswith("continuing")]
     n, m = (sum(map(len, text)) for text in (TEXT, MORE))
     assert printed == (
@@ -140,11 +138,7 @@ def test_new_words_come_to_lie_near_their_synonyms(folder, freeze):
 @pytest.mark.parametrize("freeze", [False, True])
 def test_a_run_that_goes_on_is_resumed_to_the_same_bytes(folder, freeze, stop_after):
     def run(snapshot=None, **how):
-        start = Start(StartSettings(start=str(folder()), freeze=freeze))
-        settings, objective = streaming.chosen(OBJECTIVES["ns"], start.with_defaults({**FEW, **how}))
-        return skipgram.train(
-            MORE, objective, settings, start=start, vocabulary=VocabularySettings(min_count=1, sample=0), snapshot=snapshot
-        )
+        return skipgram.train(MORE, configure("ns", FEW | {"start": str(folder()), "freeze": freeze} | how), snapshot=snapshot)
 
     whole = run().vectors.arrays
     stop_after(2)
@@ -186,11 +180,11 @@ def test_collocations_of_the_model_are_joined_in_the_new_text(tmp_path):
 
 
 def test_kept_rows_begin_at_the_rate_of_plain_descent(folder):
-    start = Start(StartSettings(start=str(folder())))
-    settings, objective = streaming.chosen(OBJECTIVES["ns"], start.with_defaults({**FEW, "optimizer": "rowwise-adagrad"}))
+    config = configure("ns", FEW | {"start": str(folder()), "optimizer": "rowwise-adagrad"})
+    start, settings, objective = config.start, config.settings, config.objective
     words = Vocabulary([*start.model.words, "new"], np.arange(17, 0, -1))
     tables = empty_tables(objective, settings, 17)
-    start.write(tables, words, objective, settings)
+    start.write(tables, words, objective, settings, np.zeros(0, np.int32))
     for table in (tables.inputs, tables.outputs):
         rates = settings.learning_rate / np.sqrt(table.state[:-1, 0])
         np.testing.assert_allclose(rates, RATE, rtol=1e-5)

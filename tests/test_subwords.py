@@ -17,9 +17,8 @@ from embedx.objectives import OBJECTIVES
 from embedx.optimizers import OPTIMIZERS
 from embedx.optimizers.contract import WORDS as WORDS_COMMAND
 from embedx.samplers import SAMPLERS
-from embedx.skipgram import collapsed
-from embedx.skipgram import settings as streaming
 from embedx.skipgram import task as skipgram
+from embedx.skipgram.configuration import configure
 from embedx.text.ngrams import NGrams, encoded, fnv1a, ngrams
 from embedx.vectors.model import UnknownWordError
 from tests.test_engine_skipgram_forms import EVERY_WAY, assert_trains_as_the_reference, make
@@ -113,22 +112,22 @@ def test_lengths_are_read(typed, found):
 )
 def test_other_lengths_and_buckets_are_refused(options, complaint):
     with pytest.raises(EmbedxError, match=f"^{complaint}"):
-        streaming.chosen(OBJECTIVES["ns"], options)
+        configure("ns", options)
 
 
 def test_a_rate_that_stops_falling_is_not_the_default_of_subwords():
-    for objective in OBJECTIVES.values():
-        plain, with_them = (streaming.chosen(objective, options)[0] for options in ({}, {"subwords": "3-6"}))
+    for name in OBJECTIVES:
+        plain, with_them = (configure(name, options).settings for options in ({}, {"subwords": "3-6"}))
         is_bounded = np.isfinite(OPTIMIZERS[plain.optimizer].limit)
         expected = ("rowwise-adagrad", 3.0) if is_bounded else (plain.optimizer, plain.learning_rate)
         assert (with_them.optimizer, with_them.learning_rate) == expected
-    typed, _ = streaming.chosen(OBJECTIVES["ns"], {"subwords": "3-6", "optimizer": "bounded-adagrad"})
+    typed = configure("ns", {"subwords": "3-6", "optimizer": "bounded-adagrad"}).settings
     assert (typed.optimizer, typed.learning_rate) == ("bounded-adagrad", OPTIMIZERS["bounded-adagrad"].rates[WORDS_COMMAND])
 
 
 def test_counts_of_pairs_take_no_subwords():
     with pytest.raises(EmbedxError, match=r"^--subwords does not apply with --collapsed"):
-        collapsed.chosen(OBJECTIVES["softmax"], {"subwords": "3-6"})
+        configure("softmax", {"subwords": "3-6"}, is_collapsed=True)
 
 
 # ---- a step
@@ -221,7 +220,7 @@ def test_every_objective_learns_the_topics_by_subwords(two_topics, name):
 def test_without_a_word_long_enough_training_is_as_without_subwords(name):
     none, _ = word_run(name, epochs=2, subwords="30-40")
     rates = {"optimizer": "rowwise-adagrad", "learning_rate": 3.0}  # where the default is another one without subwords
-    is_bounded = np.isfinite(OPTIMIZERS[streaming.chosen(OBJECTIVES[name], {})[0].optimizer].limit)
+    is_bounded = np.isfinite(OPTIMIZERS[configure(name, {}).settings.optimizer].limit)
     plain, _ = word_run(name, epochs=2, **(rates if is_bounded else {}))
     assert none.pop("ngram").shape == (0, 8)
     assert none.pop("ngram_bucket").shape == (0,)

@@ -1,6 +1,5 @@
 """The state of a run says all that it needs: one that goes on from a snapshot ends with the bytes of one that never stopped."""
 
-import dataclasses
 import json
 
 import numpy as np
@@ -10,14 +9,15 @@ from embedx.classification import task as classification
 from embedx.classification.settings import ClassifySettings
 from embedx.labeled.digits import named
 from embedx.objectives import OBJECTIVES
-from embedx.settings import VocabularySettings, settings_of
+from embedx.settings import settings_of
 from embedx.skipgram import collapsed
-from embedx.skipgram import settings as streaming
 from embedx.skipgram import task as skipgram
+from embedx.skipgram.configuration import configure
 from embedx.training.progress import Silent
 from embedx.training.state import TrainState
 
 WORDS = [f"w{k}" for k in range(40)]
+FEW = {"dim": 8, "threads": 1, "window": 2, "min_count": 1, "sample": 0}
 
 
 def sentences():
@@ -32,11 +32,8 @@ def own(objective, options):
 
 
 def word_run(name, snapshot=None, **options):
-    found = OBJECTIVES[name]
-    few = {"dim": 8, "epochs": 6, "threads": 1, "window": 2, **own(found, {"warm_up": 2.0}), **options}
-    settings, objective = streaming.chosen(found, few)
-    vocabulary = VocabularySettings(min_count=1, sample=0)
-    trained = skipgram.train(sentences(), objective, settings, vocabulary=vocabulary, snapshot=snapshot)
+    few = FEW | {"epochs": 6} | own(OBJECTIVES[name], {"warm_up": 2.0}) | options
+    trained = skipgram.train(sentences(), configure(name, few), snapshot=snapshot)
     return trained.vectors.arrays, trained.outcome
 
 
@@ -119,12 +116,8 @@ def test_what_validation_has_seen_is_part_of_the_state(stop_after):
 @pytest.mark.parametrize("name", ["softmax", "ldgs"])
 def test_counts_of_pairs_go_on_from_a_snapshot(name, stop_after):
     def run(snapshot=None):
-        options = {"dim": 8, "epochs": 5, "threads": 1, "window": 2}
-        settings, counting, objective = collapsed.chosen(OBJECTIVES[name], options)
-        counting = dataclasses.replace(counting, warm_start="none")
-        trained = collapsed.train(
-            sentences(), objective, settings, counting, vocabulary=VocabularySettings(min_count=1, sample=0), snapshot=snapshot
-        )
+        config = configure(name, FEW | {"epochs": 5, "warm_start": "none"}, is_collapsed=True)
+        trained = collapsed.train(sentences(), config, snapshot=snapshot)
         return trained.vectors, trained.outcome
 
     whole, _ = run()
@@ -178,14 +171,8 @@ def test_counts_of_pairs_cut_short_within_an_iteration_go_on_from_its_beginning(
                 raise KeyboardInterrupt
 
     def run(snapshot=None, progress=None):
-        settings, counting, objective = collapsed.chosen(
-            OBJECTIVES["softmax"], {"dim": 8, "epochs": 4, "threads": 1, "window": 2}
-        )
-        counting = dataclasses.replace(counting, warm_start="none")
-        return collapsed.train(
-            sentences(), objective, settings, counting, vocabulary=VocabularySettings(min_count=1, sample=0),
-            progress=progress, snapshot=snapshot,
-        )  # fmt: skip
+        config = configure("softmax", FEW | {"epochs": 4, "warm_start": "none"}, is_collapsed=True)
+        return collapsed.train(sentences(), config, progress=progress, snapshot=snapshot)
 
     whole = run().vectors
     cut = run(progress=Cut())

@@ -231,8 +231,8 @@ def _with_choices_of(field: dataclasses.Field[Any], other: dataclasses.Field[Any
 def train_options() -> Options:
     """The settings of `embedx train`."""
     from embedx.distributed.settings import ClusterSettings
-    from embedx.skipgram.collapsed import DEFAULTS, CollapsedSettings
-    from embedx.skipgram.settings import SkipGramSettings
+    from embedx.skipgram.configuration import DEFAULTS
+    from embedx.skipgram.settings import CollapsedSettings, SkipGramSettings
 
     groups = (SkipGramSettings, VocabularySettings, TextSettings, PhraseSettings, StartSettings, ClusterSettings)
     options = _of_task("word_defaults", "label_settings", *groups, CollapsedSettings)

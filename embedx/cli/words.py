@@ -8,26 +8,17 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from embedx import objectives, samplers
 from embedx.cli import run
 from embedx.distributed.settings import ClusterSettings
 from embedx.engine.settings import check_stopping
 from embedx.errors import EmbedxError
 from embedx.evaluation import heldout
-from embedx.settings import (
-    PhraseSettings,
-    Settings,
-    StartSettings,
-    TextSettings,
-    VocabularySettings,
-    check_phrase_settings,
-    check_vocabulary_settings,
-)
+from embedx.settings import PhraseSettings, TextSettings, VocabularySettings
 from embedx.skipgram import collapsed
-from embedx.skipgram import settings as streaming
 from embedx.skipgram import task as skipgram
+from embedx.skipgram.configuration import configure
 from embedx.skipgram.corpus_report import check
-from embedx.skipgram.start import started
+from embedx.skipgram.settings import SkipGramSettings
 from embedx.storage.folder import task_of
 from embedx.text.encode import encode
 from embedx.text.phrase_list import Collocation
@@ -37,7 +28,7 @@ from embedx.training.progress import Progress
 from embedx.vectors import formats
 from embedx.vectors.model import load_folder
 
-GROUPS = (streaming.SkipGramSettings, TextSettings, VocabularySettings)
+GROUPS = (SkipGramSettings, TextSettings, VocabularySettings)
 
 
 def train(given: SimpleNamespace) -> None:
@@ -62,49 +53,27 @@ def train_words(given: SimpleNamespace, progress: Progress) -> tuple[Path, skipg
     Settings that were typed have priority over those of a recipe, then come the objective's own, then the defaults.
     """
     typed, corpora = given.typed or {}, given.corpora
-    start = started(typed)
-    name = given.objective or (start.objective.name if start else "ns")
-    found = objectives.find(name)
-    run.check_applies(typed, name, GROUPS)
-    for check_typed in (check_stopping, check_phrase_settings, check_vocabulary_settings):
-        check_typed(typed)
-    cluster = ClusterSettings.from_options(typed)
-    if start is not None:
-        typed = start.with_defaults(typed)
+    check_stopping(typed)
     sources = resolve(corpora)  # reports a mistyped name before anything else is done
+    config = configure(given.objective, typed, is_collapsed=given.collapsed, defaults=recipe_defaults(corpora))
+    name, cluster = config.objective.name, ClusterSettings.from_options(typed)
+    run.check_applies(typed, name, GROUPS)
+    if given.collapsed and cluster.is_asked_for:
+        raise EmbedxError("--cluster does not apply with --collapsed; leave out one of them")
     folder = given.output or run.default_output(corpora[0], name)
-    _check_folder(folder, start.path if start else None)
+    _check_folder(folder, config.start.path if config.start else None)
     checkpoints, overwrite = run.checkpoints_of("train", given, folder, progress)
-    text = TextSettings.from_options(recipe_defaults(corpora) | typed)
-    check_formats(sources, text)
-    vocabulary, phrases = VocabularySettings.from_options(typed), PhraseSettings.from_options(typed)
-    groups: list[Settings] = [text, vocabulary, phrases, StartSettings.from_options(typed)]
-    how: dict[str, Any] = {"text": text, "vocabulary": vocabulary, "phrases": phrases}
-    how |= {"progress": progress, "cache_dir": given.cache_dir, "checkpoints": checkpoints}
-    trainer: Callable[..., skipgram.TrainedVectors] = skipgram.train
-    if given.collapsed:
-        for option, is_given in (("--cluster", cluster.is_asked_for), ("--start", start is not None)):
-            if is_given:
-                raise EmbedxError(f"{option} does not apply with --collapsed; leave out one of them")
-        settings, own, objective = collapsed.chosen(found, typed)
-        groups = [settings, own, objective.settings, *groups]
-        trainer = partial(collapsed.train, corpora, objective, settings, own)
-    else:
-        collapsed.check_not_typed(typed)
-        settings, objective = streaming.chosen(found, typed)
-        own_options = samplers.own_options(typed)
-        of_samplers = [each.settings for each in streaming.chosen_samplers(objective, settings, own_options) if each]
-        groups = [settings, *of_samplers, objective.settings, *groups, cluster]
-        if cluster.is_asked_for:
-            from embedx.distributed import words
+    check_formats(sources, config.text)
+    trainer: Callable[..., skipgram.TrainedVectors] = collapsed.train if given.collapsed else skipgram.train
+    if cluster.is_asked_for:
+        from embedx.distributed import words
 
-            trainer = partial(words.train, cluster=cluster)
-        trainer = partial(trainer, corpora, objective, settings, sampler_options=own_options, start=start)
+        trainer = partial(words.train, cluster=cluster)
     command = ["embedx", "train", *corpora, "--objective", name, *(["--collapsed"] if given.collapsed else [])]
     progress.note(shlex.join([*command, "--output", str(folder)]))
-    run.note_settings(progress, *groups)
+    run.note_settings(progress, *config.groups(), cluster)
     with checkpoints.ended():
-        trained = trainer(**how)
+        trained = trainer(corpora, config, progress=progress, cache_dir=given.cache_dir, checkpoints=checkpoints)
     place = run.saved(lambda place: trained.vectors.save(place, overwrite), folder, checkpoints, trained.outcome)
     return place, trained
 
@@ -136,22 +105,11 @@ def phrases(given: SimpleNamespace) -> list[tuple[int, Collocation]]:
 
 def check_corpus(given: SimpleNamespace) -> None:
     """Print what a corpus is like, and what `train` with the same arguments would take here."""
-    typed = given.typed
-    run.check_applies(typed, given.objective, GROUPS)
-    check_stopping(typed)
-    collapsed.check_not_typed(typed)
-    settings, objective = streaming.chosen(objectives.find(given.objective), typed)
-    found = check(
-        given.corpora,
-        objective,
-        settings,
-        sampler_options=samplers.own_options(typed),
-        text=TextSettings.from_options(recipe_defaults(given.corpora) | typed),
-        vocabulary=VocabularySettings.from_options(typed),
-        output=given.output or run.default_output(given.corpora[0], given.objective),
-        cache_dir=given.cache_dir,
-        progress=run.reporter(given),
-    )
+    check_stopping(given.typed)
+    config = configure(given.objective, given.typed, defaults=recipe_defaults(given.corpora))
+    run.check_applies(given.typed, given.objective, GROUPS)
+    output = given.output or run.default_output(given.corpora[0], given.objective)
+    found = check(given.corpora, config, output=output, cache_dir=given.cache_dir, progress=run.reporter(given))
     print(json.dumps(found.as_dict()) if given.as_json else found.table())
 
 

@@ -8,14 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from embedx import objectives
 from embedx.comparison.data import Data
 from embedx.comparison.settings import OF_TEXT, CompareSettings
 from embedx.errors import EmbedxError
 from embedx.evaluation import heldout, learning_curves, word_sets, words
 from embedx.evaluation.statistics import Score, grouped
 from embedx.settings import TextSettings, VocabularySettings
-from embedx.skipgram.settings import chosen
+from embedx.skipgram.configuration import configure
 from embedx.text.encode import encode
 from embedx.text.heldout import HeldOut, hold_out
 from embedx.text.sources import recipe_defaults, resolve
@@ -57,7 +56,7 @@ class Text(Data):
 
     def check(self, names: Sequence[str]) -> None:
         for name in names:
-            chosen(objectives.find(name), self.options)
+            configure(name, self.options)
 
     def fingerprints(self) -> list[Any]:
         return [source.fingerprint for source in self.sources]

@@ -19,13 +19,13 @@ from embedx.errors import EmbedxError
 from embedx.objectives.contract import Objective
 from embedx.samplers.contract import Sampler
 from embedx.skipgram import task as skipgram
+from embedx.skipgram.configuration import Configuration
 from embedx.skipgram.run import Task
 from embedx.skipgram.settings import SkipGramSettings
 from embedx.skipgram.strategies import CHUNK, Streamed
 from embedx.skipgram.tables import empty_tables
 from embedx.text.encode import Corpora
 from embedx.text.subsampling import TokenStream
-from embedx.text.vocabulary import kept_counts
 from embedx.training.progress import Progress, Silent
 
 MERGES = 50  # of each worker over a run, where they are cheap enough
@@ -96,8 +96,8 @@ class WordsPlan(TablesPlan):
 
 def plan_of(task: Task, strategy: Streamed) -> WordsPlan:
     """The plan of a prepared run."""
-    tables, stream, counts = strategy.tables, strategy.stream, task.words.trained_counts
-    kept_share = kept_counts(counts, task.vocabulary.sample) / max(int(counts.sum()), 1)
+    tables, stream = strategy.tables, strategy.stream
+    kept_share = task.kept / max(int(task.words.trained_counts.sum()), 1)
     return WordsPlan(
         type(strategy), task.objective, task.settings, strategy.sampler, tables.parts,
         (len(tables.state), len(tables.inputs.rows) - len(tables.state)), (tables.inputs.frozen, tables.outputs.frozen),
@@ -106,16 +106,10 @@ def plan_of(task: Task, strategy: Streamed) -> WordsPlan:
 
 
 def train(
-    corpora: Corpora,
-    objective: Objective,
-    settings: SkipGramSettings,
-    cluster: ClusterSettings,
-    *,
-    progress: Progress | None = None,
-    **options: Any,
+    corpora: Corpora, config: Configuration, cluster: ClusterSettings, *, progress: Progress | None = None, **options: Any
 ) -> skipgram.TrainedVectors:
     """As `embedx.skipgram.task.train`, by workers."""
-    progress = progress or Silent()
+    progress, settings = progress or Silent(), config.settings
     if settings.deterministic:
         raise EmbedxError(
             "--deterministic does not apply with --cluster: workers merge in no fixed order; leave out one of them"
@@ -127,7 +121,7 @@ def train(
             per_range = chunks_per_range(cluster.merge_every, strategy.n_chunks, task.settings.epochs, n_rows, size)
             return Distributed(strategy, plan_of(task, strategy), size, per_range)
 
-        return skipgram.train(corpora, objective, settings, progress=progress, wrap=distributed, **options)
+        return skipgram.train(corpora, config, progress=progress, wrap=distributed, **options)
 
 
 def chunks_per_range(words: int | None, n_chunks: int, epochs: float, n_rows: int, size: Size) -> int:

@@ -1,15 +1,14 @@
 """A corpus before it is trained on: what its text is like, how much of it a vocabulary covers, and what training will take."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from embedx.objectives.contract import Objective
-from embedx.settings import TextSettings, VocabularySettings
-from embedx.skipgram.settings import SkipGramSettings
+from embedx.settings import VocabularySettings
+from embedx.skipgram.configuration import Configuration
 from embedx.skipgram.task import prepared
 from embedx.storage import disk
 from embedx.text import cache
@@ -77,17 +76,13 @@ class CorpusReport:
 
 def check(
     corpora: Sequence[str],
-    objective: Objective,
-    settings: SkipGramSettings,
+    config: Configuration,
     *,
-    sampler_options: Mapping[str, Any] | None = None,
-    text: TextSettings,
-    vocabulary: VocabularySettings,
     output: Path,
     cache_dir: Path | None = None,
     progress: Progress | None = None,
 ) -> CorpusReport:
-    """Read `corpora` once, with the arguments of `skipgram.task.train`; nothing is written but to the token cache, which
+    """Read `corpora` once, with the configuration of `skipgram.task.train`; nothing is written but to the token cache, which
     training then finds filled. Raises `EmbedxError` for what `train` would.
     """
     progress = progress or Silent()
@@ -99,10 +94,11 @@ def check(
             with explained(home):
                 inspector.feed(source.name, block, is_last)
 
-        with cache.encode(resolve(corpora), text, progress, cache_dir, watch=watch) as corpus:
+        with cache.encode(resolve(corpora), config.text, progress, cache_dir, watch=watch) as corpus:
+            vocabulary = config.vocabulary
             own = coverage(corpus.counts, sorted({*MIN_COUNTS, vocabulary.min_count}), vocabulary)
-            task = prepared(corpus, objective, settings, sampler_options or {}, text, vocabulary, Silent())
-            (plan, _), (model, state) = task.memory_plan(), task.on_disk()
+            task = prepared(corpus, config, Silent())
+            plan, (model, state) = task.memory_plan(), task.on_disk()
             training = {
                 "words": len(task.words),
                 "tokens": task.words.n_tokens,

@@ -8,20 +8,11 @@ import numpy as np
 
 from embedx import objectives, samplers
 from embedx.errors import EmbedxError
-from embedx.settings import (
-    PhraseSettings,
-    Settings,
-    StartSettings,
-    TextSettings,
-    VocabularySettings,
-    check_phrase_settings,
-    check_vocabulary_settings,
-    settings_of,
-)
+from embedx.settings import PhraseSettings, Settings, StartSettings, TextSettings, VocabularySettings, settings_of
 from embedx.skipgram import task
 from embedx.skipgram.callbacks import Callback
-from embedx.skipgram.settings import SkipGramSettings, chosen
-from embedx.skipgram.start import started
+from embedx.skipgram.configuration import configure
+from embedx.skipgram.settings import SkipGramSettings
 from embedx.text.encode import Corpora
 from embedx.vectors.model import WordVectors
 
@@ -42,15 +33,7 @@ class SkipGram:
         known = {name for group in groups for name in settings_of(group)}
         if unknown := options.keys() - known:
             raise TypeError(f"SkipGram takes no {', '.join(sorted(unknown))}; its settings are {', '.join(sorted(known))}")
-        check_phrase_settings(options)
-        check_vocabulary_settings(options)
-        self.start = started(options)
-        options = self.start.with_defaults(options) if self.start else options
-        self.settings, self.objective = chosen(found, options)
-        self.sampler_options = samplers.own_options(options)
-        self.text = TextSettings.from_options(options)
-        self.vocabulary = VocabularySettings.from_options(options)
-        self.phrases = PhraseSettings.from_options(options)
+        self.config = configure(objective, options)
         self.cache_dir = Path(cache_dir) if cache_dir else None
 
     def __repr__(self) -> str:
@@ -66,10 +49,7 @@ class SkipGram:
         y          not looked at
         callbacks  each is called with an `EpochEnd` after every epoch; training ends when one returns True
         """
-        trained = task.train(
-            corpora, self.objective, self.settings, sampler_options=self.sampler_options, text=self.text,
-            vocabulary=self.vocabulary, phrases=self.phrases, start=self.start, cache_dir=self.cache_dir, callbacks=callbacks,
-        )  # fmt: skip
+        trained = task.train(corpora, self.config, cache_dir=self.cache_dir, callbacks=callbacks)
         self.model, self.outcome = trained.vectors, trained.outcome.without_state()
         self.outcome.raise_reason()
         return self
@@ -112,7 +92,7 @@ class SkipGram:
     def __sklearn_tags__(self) -> Any:
         from sklearn.utils import InputTags, Tags, TargetTags, TransformerTags
 
-        repeats = self.settings.threads == 1 or self.settings.deterministic
+        repeats = self.config.settings.threads == 1 or self.config.settings.deterministic
         return Tags(
             estimator_type="transformer", target_tags=TargetTags(required=False), transformer_tags=TransformerTags(),
             input_tags=InputTags(two_d_array=False), non_deterministic=not repeats,

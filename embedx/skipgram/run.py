@@ -2,7 +2,7 @@
 
 import dataclasses
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,15 +10,13 @@ import numpy as np
 from embedx.engine import skipgram as engine
 from embedx.errors import EmbedxError
 from embedx.evaluation import heldout
-from embedx.evaluation.heldout import Likelihood
 from embedx.objectives.contract import Objective
 from embedx.samplers.contract import Sampler
-from embedx.settings import PhraseSettings, TextSettings, VocabularySettings
 from embedx.skipgram.callbacks import Callback, EpochEnd, want_an_end
+from embedx.skipgram.configuration import Configuration
 from embedx.skipgram.settings import SkipGramSettings
-from embedx.skipgram.start import Start
-from embedx.skipgram.strategies import RetrievedStream, Streamed, loss_unit
-from embedx.skipgram.tables import SMALLER, initialise
+from embedx.skipgram.strategies import RetrievedStream, Streamed
+from embedx.skipgram.tables import SMALLER, initialise, size_of_tables
 from embedx.text.encoded_corpus import EncodedCorpus
 from embedx.text.heldout import HeldOut, n_pieces
 from embedx.text.phrases import phrases_of
@@ -41,30 +39,34 @@ COUNT_BYTES = 8
 
 @dataclasses.dataclass
 class Task:
-    """A run with everything decided; `settings` are resolved."""
+    """A run with everything decided."""
 
     corpus: EncodedCorpus
+    config: Configuration  # whose settings are resolved
     words: Vocabulary
     remap: np.ndarray
+    heldout: HeldOut | None
     sampler: Sampler
     warm_up: Sampler | None  # what draws before the sampler can
     tables: engine.SkipGramTables
-    objective: Objective
-    settings: SkipGramSettings
-    text: TextSettings
-    vocabulary: VocabularySettings
+    buckets: np.ndarray  # int32 (n,), ascending: those of n-grams, whose rows follow the words'
     progress: Progress
-    heldout: HeldOut | None
-    phrases: PhraseSettings = dataclasses.field(default_factory=PhraseSettings)
-    start: Start | None = None
-    buckets: np.ndarray | None = None  # int32 (n,), ascending: those of n-grams, whose rows follow the words'; None without
     plan: MemoryPlan | None = None  # of memory
+    loss_unit: str = ""
     history: list[dict[str, Any]] = dataclasses.field(default_factory=list)  # held-out log-likelihoods, sums by span
+
+    @property
+    def objective(self) -> Objective:
+        return self.config.objective
+
+    @property
+    def settings(self) -> SkipGramSettings:
+        return self.config.settings
 
     @property
     def kept(self) -> np.ndarray:
         """How often each word is expected to survive subsampling, int64 (n_words,)."""
-        return kept_counts(self.words.trained_counts, self.vocabulary.sample)
+        return kept_counts(self.words.trained_counts, self.config.vocabulary.sample)
 
     @property
     def drawing(self) -> Sampler:
@@ -79,21 +81,15 @@ class Task:
     @property
     def size(self) -> str:
         """The size of the tables, for people."""
-        of_ngrams = "" if self.buckets is None else f" and {len(self.buckets):,} buckets"
-        return f"{len(self.words):,} words{of_ngrams} × {self.settings.dim} numbers"
-
-    def record(self) -> dict[str, Any]:
-        """All settings by name."""
-        of_samplers = [each.settings for each in (self.warm_up, self.sampler) if each is not None]
-        groups = (self.settings, self.objective.settings, *of_samplers, self.text, self.vocabulary, self.phrases)
-        return {name: value for group in groups for name, value in group.record().items()}
+        return size_of_tables(len(self.words), len(self.buckets), self.settings.dim)
 
     def identity(self) -> dict[str, Any]:
         """What decides the result, by which a resumed run is recognised."""
+        start = self.config.start
         return {
-            **({"start": self.start.identity()} if self.start else {}),
+            **({"start": start.identity()} if start else {}),
             "corpus": [checksum(self.corpus.tokens), zlib.crc32("\n".join(self.words.words).encode())],
-            "settings": {name: value for name, value in self.record().items() if name != "threads"},
+            "settings": {name: value for name, value in self.config.record().items() if name != "threads"},
         }
 
     # ---- before training
@@ -101,7 +97,7 @@ class Task:
     def stream(self) -> TokenStream:
         """The corpus as training sees it."""
         keep = np.zeros(len(self.remap), dtype=np.uint32)
-        chance = keep_probability(self.words.trained_counts, self.vocabulary.sample).astype(np.float64)
+        chance = keep_probability(self.words.trained_counts, self.config.vocabulary.sample).astype(np.float64)
         keep[self.remap >= 0] = np.minimum(chance * 2**32, 2**32 - 1)[self.remap[self.remap >= 0]]
         held_out = self.heldout.pieces if self.heldout else np.zeros(n_pieces(self.corpus.tokens), dtype=np.uint8)
         return TokenStream(self.corpus.tokens, self.remap, keep, held_out)
@@ -109,45 +105,43 @@ class Task:
     def check_pairs(self) -> None:
         """Raise `EmbedxError` if there is nothing to train on, whatever is drawn."""
         if not has_pairs(self.stream()):
-            names = [source["name"] for source in self.corpus.report["sources"][:1]]
+            names = [f"{source['name']}: " for source in self.corpus.report["sources"][:1]]
             raise EmbedxError(
-                "".join(f"{name}: " for name in names) + "no sentence has two words of the vocabulary, so there is nothing to "
-                "train on; write sentences of several words, one a line, or lower --min-count"
+                "".join(names)
+                + "no sentence has two words of the vocabulary, so there is nothing to train on; write sentences "
+                "of several words, one a line, or lower --min-count"
             )
 
-    def memory_plan(self) -> tuple[MemoryPlan, str]:
-        """What the run needs, before its tables are written to, and what to do where that does not fit.
+    def memory_plan(self) -> MemoryPlan:
+        """What the run needs, before its tables are written to.
 
         Raises `EmbedxError` where even the workspaces of its threads cannot be allocated.
         """
         tables, settings = self.tables, self.settings
-        what = f"{self.size} with --threads {settings.threads} and --window {settings.window}"
-        with allocating(what, "lower them, or --dim"):
+        with allocating(f"{self.size} with --threads {settings.threads} and --window {settings.window}", SMALLER):
             of_training = self.strategy().memory()
         state = {
             "vectors": (tables.inputs.rows, tables.outputs.rows),
             "optimizer": (tables.inputs[1:], tables.outputs[1:]),
             "objective": (tables.state, tables.n_updates),
         }
-        plan = plan_memory({**state, **of_training, "subwords": (tables.parts, self.buckets)}, state)
-        workspaces = n_bytes(next(iter(of_training.values())))
-        return plan, "lower --threads or --window" if 2 * workspaces > sum(plan.needs.values()) else SMALLER
+        return plan_memory({**state, **of_training, "subwords": (tables.parts, self.buckets)}, state)
 
     def on_disk(self) -> tuple[int, int]:
         """Bytes of the model's folder, and of the run's state in a checkpoint."""
-        tables, dim = self.tables, self.settings.dim
-        numbers = (len(self.words) + len(tables.outputs.rows)) * dim
-        numbers += len(tables.outputs.rows) if self.settings.bias != "none" else 0
-        if self.buckets is not None:  # the words' own parts beside their vectors, and the buckets
-            numbers += len(tables.inputs.rows) * dim + len(self.buckets)
-        of_words = len(self.words) * (BYTES_PER_LINE + (COUNT_BYTES if self.heldout else 0))
+        tables, n_words = self.tables, len(self.words)
+        n_rows = n_words + len(tables.outputs.rows)
+        if self.settings.ngrams is not None:  # the words' own parts beside their vectors
+            n_rows += len(tables.inputs.rows)
+        numbers = n_rows * self.settings.dim + len(self.buckets) + len(tables.outputs.rows)
+        of_words = n_words * (BYTES_PER_LINE + (COUNT_BYTES if self.heldout else 0))
         return 4 * numbers + of_words, n_bytes((tables.inputs, tables.outputs, tables.state, tables.n_updates))
 
     def initialise(self) -> None:
         """Write to the tables what training starts from."""
         initialise(self.tables, self.objective, self.settings, self.kept, self.drawing.noise)
-        if self.start is not None:
-            self.tables = self.start.write(self.tables, self.words, self.objective, self.settings, self.buckets)
+        if self.config.start is not None:
+            self.tables = self.config.start.write(self.tables, self.words, self.objective, self.settings, self.buckets)
 
     # ---- training
 
@@ -164,40 +158,27 @@ class Task:
         strategy: Strategy,
         snapshot: Mapping[str, Any] | None = None,
         checkpoints: Checkpoints | None = None,
-        callbacks: Iterable[Callback] = (),
+        callbacks: Sequence[Callback] = (),
     ) -> trainer.Outcome:
         """Train the tables in place; `snapshot` is of the state of a run that was set up alike, to resume."""
         if checkpoints is not None:
             checkpoints.identify(lambda: self.identity() | strategy.identity())
-        callbacks, state = tuple(callbacks), TrainState()
-        if self.scores_heldout:
+        settings, state, self.loss_unit = self.settings, TrainState(), strategy.loss_unit
+        scores_heldout = self.heldout is not None and (settings.heldout_every or settings.heldout_points)
+        if scores_heldout:
             state.add_attribute("task.history", self, "history")
 
         def after_epoch(epoch: int, tally: Tally, seconds: float) -> bool:
-            if self.scores_heldout:
+            if scores_heldout:
                 self._score_heldout(epoch + 1, seconds)
-            if not callbacks:
-                return False
-            return want_an_end(callbacks, EpochEnd(epoch + 1, tally.mean_loss, tally.words, seconds, self.model(None)))
+            return bool(callbacks) and want_an_end(
+                callbacks, EpochEnd(epoch + 1, tally.mean_loss, tally.words, seconds, self.model(None))
+            )
 
-        settings = self.settings
         rate = float(settings.learning_rate or 0)
-        return trainer.run(
-            strategy,
-            Schedule(rate, strategy.n_chunks, self.n_trained_words, settings.epochs, settings.time_budget),
-            self.progress,
-            after_epoch if callbacks or self.scores_heldout else None,
-            snapshot,
-            state,
-            checkpoints,
-            plan=self.plan,
-        )
-
-    @property
-    def scores_heldout(self) -> bool:
-        """Whether held-out text is scored during training."""
-        settings = self.settings
-        return self.heldout is not None and (settings.heldout_every is not None or settings.heldout_points is not None)
+        schedule = Schedule(rate, strategy.n_chunks, self.n_trained_words, settings.epochs, settings.time_budget)
+        watch = after_epoch if callbacks or scores_heldout else None
+        return trainer.run(strategy, schedule, self.progress, watch, snapshot, state, checkpoints, plan=self.plan)
 
     def _score_heldout(self, epochs: int, seconds: float) -> None:
         """Report the held-out log-likelihood after so many epochs and seconds, if it is due."""
@@ -208,37 +189,32 @@ class Task:
         points = settings.heldout_points or 0
         is_point = now < 1 and int(now * points) > int(before * points)  # the end of the run is scored anyway
         if is_point or (settings.heldout_every is not None and epochs % settings.heldout_every == 0):
-            found = self.heldout_likelihood()
-            self.progress.note(f"epoch {epochs}: held-out log-likelihood {found.log_likelihood:.4f}")
-            self.history.append({"epoch": epochs, "seconds": round(seconds, 3), "log_likelihood": found.log_likelihood})
+            found = self.heldout_metrics()["log_likelihood"]
+            self.progress.note(f"epoch {epochs}: held-out log-likelihood {found:.4f}")
+            self.history.append({"epoch": epochs, "seconds": round(seconds, 3), "log_likelihood": found})
 
-    def heldout_likelihood(self) -> Likelihood:
+    def heldout_metrics(self) -> dict[str, float]:
         """How likely what was learned so far finds the text that was held out; see `embedx.evaluation.heldout`."""
         vectors = self.model(None)
         assert self.heldout is not None
         pairs, calibration = heldout.draw(self.heldout.words, self.heldout.sentences, vectors, groups=self.heldout.spans)
-        return heldout.evaluate(vectors, pairs, calibration)
-
-    def heldout_metrics(self) -> dict[str, float]:
-        """The same by the names of its numbers."""
-        return self.heldout_likelihood().metrics()
+        return heldout.evaluate(vectors, pairs, calibration).metrics()
 
     # ---- the model
 
     def model(self, outcome: trainer.Outcome | None) -> model.WordVectors:
         """What was learned so far, as views of the tables; word vectors that are means of rows are new."""
-        settings, dim, tables = self.settings, self.settings.dim, self.tables
+        settings, dim, tables, start = self.settings, self.settings.dim, self.tables, self.config.start
         arrays = {"input": engine.input_vectors(tables)[:, :dim], "output": tables.outputs.rows[:, :dim]}
         subwords = None
-        if self.buckets is not None and settings.ngrams is not None:
+        if settings.ngrams is not None:
             own, of_buckets = np.split(tables.inputs.rows[:, :dim], [len(self.words)])
             arrays |= {"word_part": own, "ngram": of_buckets, "ngram_bucket": self.buckets}
-            subwords = Subwords(settings.ngrams, arrays["ngram"], arrays["ngram_bucket"])
+            subwords = Subwords(settings.ngrams, of_buckets, self.buckets)
         if settings.bias != "none":
             arrays["bias"] = tables.outputs.rows[:, dim]
         if self.words.held_out is not None:
             arrays["heldout_counts"] = self.words.held_out
-        record = self.record()
         facts: dict[str, Any] = {
             "objective": self.objective.name,
             "corpus": self.corpus.key,
@@ -246,13 +222,12 @@ class Task:
             "corpus_tokens": self.corpus.n_tokens,
             "words": len(self.words),
         }
-        if self.start is not None:
-            record |= {"start": str(self.start.path), "freeze": self.start.freezes}
-            facts |= {"words_kept": len(self.start.model), "words_added": len(self.words) - len(self.start.model)}
+        if start is not None:
+            facts |= {"words_kept": len(start.model), "words_added": len(self.words) - len(start.model)}
         if outcome is not None:
             facts |= {
                 "final_loss": outcome.final_loss,
-                "loss_unit": loss_unit(self.objective, settings, self.warm_up is not None),
+                "loss_unit": self.loss_unit,
                 "highest_loss": outcome.highest_loss,
                 "epochs": round(outcome.epochs, 4),
                 "words_trained": outcome.tally.words,
@@ -262,9 +237,9 @@ class Task:
                 "interrupted": outcome.interrupted_by is not None,
                 **outcome.facts(),
             }
-            if self.history:
-                facts["history"] = self.history
+        if self.history:
+            facts["history"] = self.history
         return model.WordVectors(
-            self.words.words, arrays, counts=self.words.counts, settings=record, facts=facts,
+            self.words.words, arrays, counts=self.words.counts, settings=self.config.record(), facts=facts,
             phrases=phrases_of(self.corpus), subwords=subwords,
         )  # fmt: skip

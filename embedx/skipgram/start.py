@@ -28,7 +28,6 @@ from embedx.optimizers.contract import PER_COORDINATE, PER_ROW, WORDS
 from embedx.settings import MAX_PASSES, PhraseSettings, StartSettings, VocabularySettings, check_used, option_name, settings_of
 from embedx.skipgram.settings import SkipGramSettings
 from embedx.text.encoded_corpus import EncodedCorpus
-from embedx.text.phrase_list import Phrases
 from embedx.text.vocabulary import Vocabulary, listed
 from embedx.training.checkpoint import checksum
 from embedx.vectors.model import WordVectors, load_folder
@@ -43,7 +42,7 @@ class Start:
     """A model to start from. Raises `EmbedxError` if it is not one that `embedx train` wrote."""
 
     def __init__(self, settings: StartSettings) -> None:
-        self.path, self.freezes = Path(str(settings.start)), settings.freeze
+        self.settings, self.path = settings, Path(str(settings.start))
         self.model: WordVectors = load_folder(self.path)
         if self.model.counts is None or self.model.output_vectors is None or "objective" not in self.model.facts:
             raise EmbedxError(f"--start {self.path}: no record of how it was trained; give a folder that `embedx train` wrote")
@@ -66,11 +65,11 @@ class Start:
                 )
         return {**{name: own[name] for name in (*KEPT, *FIXED) if own.get(name) is not None}, **options}
 
-    def joining(self) -> tuple[PhraseSettings, Phrases | None]:
-        """How collocations were found in the model's text, and those that there were."""
+    def phrase_settings(self) -> PhraseSettings:
+        """How the collocations of the model were found, which are joined in the new text."""
         found = self.model.phrases
-        options = {**self.model.settings, "phrases": min(len(found.passes), MAX_PASSES) if found else 0}
-        return PhraseSettings.from_options(options), found
+        n_passes = min(len(found.passes), MAX_PASSES) if found else 0
+        return PhraseSettings.from_options({**self.model.settings, "phrases": n_passes})
 
     def vocabulary(self, corpus: EncodedCorpus, settings: VocabularySettings) -> tuple[Vocabulary, np.ndarray]:
         """The words of the model and those that the settings add, by decreasing count in both texts, and the remap int32
@@ -101,18 +100,16 @@ class Start:
     def summary(self, corpus: EncodedCorpus, words: Vocabulary, objective: Objective, has_bias: bool) -> str:
         """What changes, in a line."""
         n_old, n_seen = len(self.model), sum(word in self.index for word in corpus.words)
-        before = int(self.model.counts.sum()) if self.model.counts is not None else 0
-        kept = {
-            "word vectors": True, "output vectors": self.keeps_outputs(objective),
-            "biases": self.keeps_bias(objective) if has_bias else None,
-            "the optimiser's state": False, "the objective's state": False if objective.state_width else None,
-        }  # fmt: skip
-        are_kept, are_reset = (", ".join(name for name, is_kept in kept.items() if is_kept is each) for each in (True, False))
-        left_out = "; the model's biases are left out" if "bias" in self.model.arrays and not has_bias else ""
+        before = sum(self.model.counts.tolist()) if self.model.counts is not None else 0
+        others = {"output vectors": self.keeps_outputs(objective)}
+        if has_bias:
+            others["biases"] = self.keeps_bias(objective)
+        kept = ["word vectors", *(name for name, is_kept in others.items() if is_kept)]
+        reset = [*(name for name, is_kept in others.items() if not is_kept), "the optimiser's state"]
         return (
-            f"continuing from {self.path}: {n_old:,} words kept{' and frozen' * self.freezes}, {n_seen:,} of them in this "
-            f"text; {len(words) - n_old:,} added; {before:,} + {words.n_tokens - before:,} words of text; kept: {are_kept}; "
-            f"reset: {are_reset}{left_out}"
+            f"continuing from {self.path}: {n_old:,} words kept{' and frozen' * self.settings.freeze}, {n_seen:,} of them in "
+            f"this text; {len(words) - n_old:,} added; {before:,} + {words.n_tokens - before:,} words of text; "
+            f"kept: {', '.join(kept)}; reset: {', '.join(reset)}"
         )
 
     def keeps_outputs(self, objective: Objective) -> bool:
@@ -130,15 +127,15 @@ class Start:
         words: Vocabulary,
         objective: Objective,
         settings: SkipGramSettings,
-        buckets: np.ndarray | None = None,  # int32 (n,): those of n-grams that have a row, ascending
+        buckets: np.ndarray,  # int32 (n,): those of n-grams that have a row, ascending
     ) -> engine.SkipGramTables:
         """Write the model's rows into tables that are initialised as usual; the tables, with what is frozen."""
         arrays, dim, n_words = self.model.arrays, self.model.vectors.shape[1], len(words)
         row = np.array([self.index.get(word, -1) for word in words.words], np.int64)
         old = np.flatnonzero(row >= 0)
         row = row[old]
-        inputs, outputs = [(old, arrays["input" if buckets is None else "word_part"], row)], []
-        if buckets is not None:
+        inputs, outputs = [(old, arrays["input" if settings.ngrams is None else "word_part"], row)], []
+        if settings.ngrams is not None:
             _, at, place = np.intersect1d(buckets, arrays["ngram_bucket"], assume_unique=True, return_indices=True)
             inputs.append((n_words + at, arrays["ngram"], place))
         if self.keeps_outputs(objective):
@@ -157,12 +154,12 @@ class Start:
             if not optimizer.is_ema and table.state_of in (PER_ROW, PER_COORDINATE):
                 table.state[is_old] = state
             frozen.append(table._replace(frozen=is_old.astype(np.uint8)))
-        return tables._replace(inputs=frozen[0], outputs=frozen[1]) if self.freezes else tables
+        return tables._replace(inputs=frozen[0], outputs=frozen[1]) if self.settings.freeze else tables
 
     def identity(self) -> dict[str, Any]:
         """What decides the result, as JSON types."""
-        names = sorted({"input", "output", "bias", "heldout_counts", "word_part", "ngram"} & self.model.arrays.keys())
-        return {"arrays": [checksum(self.model.arrays[name]) for name in names], "freezes": self.freezes}
+        arrays = self.model.arrays
+        return {"arrays": [checksum(arrays[name]) for name in sorted(arrays)], "freezes": self.settings.freeze}
 
 
 def started(options: Mapping[str, Any]) -> Start | None:

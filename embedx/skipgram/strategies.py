@@ -6,7 +6,7 @@ RetrievedStream  they are the rows that an index finds                    engine
 """
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from embedx.objectives.retrieval import RetrievalObjective
 from embedx.samplers.contract import Sampler
 from embedx.search.index import Index, empty_index
 from embedx.search.updater import IndexUpdater
-from embedx.skipgram.settings import PAIRS_PER_DRAW
+from embedx.skipgram.configuration import PAIRS_PER_DRAW
 from embedx.text.subsampling import TokenStream
 from embedx.training.progress import Progress
 from embedx.training.schedule import Orders
@@ -45,11 +45,6 @@ def form_of(objective: Objective) -> int:
     if objective.positives == "summed":
         return SUMMED
     return JOINT if objective.merges_pairs or objective.pairs_as_set else SINGLE
-
-
-def loss_unit(objective: Objective, settings: Any, retrieves: bool) -> str:
-    """The unit of the mean loss, with the rows that it is a sum over if these are not all that it should be."""
-    return objective.loss_unit(ENCODERS[settings.architecture].PAIR) + (objective.loss_scope if retrieves else "")
 
 
 def block_plan(objective: Objective, settings: Any, candidates: str, n_rows: int) -> blocks.BlockPlan:
@@ -84,13 +79,11 @@ class Streamed(Strategy):
     sampler   what draws, if anything does
     """
 
-    retrieves = False
-
     def __init__(
         self, objective: Objective, settings: Any, sampler: Sampler, tables: engine.SkipGramTables, stream: TokenStream
     ) -> None:
         self.objective, self.settings, self.sampler, self.tables, self.stream = objective, settings, sampler, tables, stream
-        self.loss_unit = loss_unit(objective, settings, self.retrieves)
+        self.loss_unit = objective.loss_unit(ENCODERS[settings.architecture].PAIR)
         self.frequency_scores: np.ndarray | None = None  # (n_rows,), by which the objective predicts how often each word occurs
         self.n_chunks = -(-len(stream.tokens) // CHUNK)
         self.orders = Orders(self.n_chunks, settings.seed, SHUFFLED)
@@ -98,12 +91,13 @@ class Streamed(Strategy):
         self.plan = block_plan(objective, settings, sampler.candidates, self.n_rows)
         self.kernel = skipgram_all.train_chunk if self.plan.candidates == blocks.ALL else engine.train_chunk
         self.draws = sampler.data(self.plan.n_draws)
-        self.constants = objective.constants(self.plan.n_draws or self.n_rows, self.n_words)
-        longest = int(np.diff(self.draws.offsets).max(initial=1))
-        self.workers: list[Any] = [self.new_workspace(self.plan, longest) for _ in range(settings.threads)]
+        constants = objective.constants(self.plan.n_draws or self.n_rows, self.n_words)
+        self.run = engine.Run(tables, stream, self.draws, constants, self.plan)
+        self.workers: list[Any] = [self.new_workspace(self.plan) for _ in range(settings.threads)]
 
-    def new_workspace(self, plan: blocks.BlockPlan, longest_path: int) -> engine.SkipGramWorkspace:
+    def new_workspace(self, plan: blocks.BlockPlan) -> engine.SkipGramWorkspace:
         """A thread's workspace for blocks."""
+        longest_path = int(np.diff(self.draws.offsets).max(initial=1))
         columns = self.tables.inputs.rows.shape[1]
         return engine.new_workspace(plan, CHUNK, columns, longest_path, self.objective.uniforms_width)
 
@@ -113,11 +107,7 @@ class Streamed(Strategy):
         return {f"{n} thread{'s' * (n > 1)}": self.workers}
 
     def compile(self, progress: Progress) -> None:
-        self.compile_stream(self.workers[0], progress)
-
-    def compile_stream(self, workspace: engine.SkipGramWorkspace, progress: Progress) -> None:
-        """Compile the kernel for rows that are not retrieved, or load it."""
-        like = self._arguments(workspace, 0, 0, 0.0)
+        like = self._arguments(self.workers[0], 0, 0, 0.0)
         self.functions = load_kernel(self.kernel, self.objective.coefficients, self.sampler, like, progress)
 
     def train(self, worker: Any, epoch: int, chunk: int, rate: float) -> Tally:
@@ -151,13 +141,10 @@ class Streamed(Strategy):
         tables.inputs.rows[:, 0], tables.outputs.rows[:, 0] = 1, self.frequency_scores
         return self.untrained_loss()
 
-    def _arguments(self, worker: engine.SkipGramWorkspace, epoch: int, chunk: int, rate: float) -> tuple[Any, ...]:
+    def _arguments(self, worker: Any, epoch: int, chunk: int, rate: float) -> tuple[Any, ...]:
+        """What the kernel takes for a chunk."""
         worker.longest_step[0] = engine.LONGEST_STEP * rate / (self.settings.learning_rate * self.rate_factor)
-        return self.run(self.plan), worker, self.place(epoch, chunk, rate)
-
-    def run(self, plan: blocks.BlockPlan) -> engine.Run:
-        """What the kernels read of the run."""
-        return engine.Run(self.tables, self.stream, self.draws, self.constants, plan)
+        return self.run, worker, self.place(epoch, chunk, rate)
 
     def place(self, epoch: int, chunk: int, rate: float) -> engine.Chunk:
         """The chunk that is trained as number `chunk` of an epoch."""
@@ -167,19 +154,10 @@ class Streamed(Strategy):
         return engine.Chunk(start, stop, np.float32(rate), stream_key(seed, epoch), stream_key(seed, epoch, at))
 
 
-class _Worker(NamedTuple):
-    """A thread's workspaces."""
-
-    workspace: engine.SkipGramWorkspace
-    finding: retrieved.RetrievalWorkspace
-
-
 class RetrievedStream(Streamed):
     """Candidates are the rows that an index finds, and a few drawn rows for all others; drawn rows alone for the first share of
-    the run, while all scores are alike.
+    the run, while all scores are alike. A worker is a workspace for blocks and one for searching.
     """
-
-    retrieves = True
 
     def __init__(
         self, objective: Objective, settings: Any, sampler: Sampler, tables: engine.SkipGramTables, stream: TokenStream
@@ -189,16 +167,17 @@ class RetrievedStream(Streamed):
         assert isinstance(objective, RetrievalObjective)
         assert search is not None
         own, self.columns = objective.settings, settings.dim + (settings.bias != "none")
+        self.loss_unit += objective.loss_scope
         max_candidates = max(own.found, math.ceil(own.candidate_fraction * search.n_scored))
         self.search = search.for_columns(self.columns)._replace(max_candidates=max_candidates)
         n_found = min(own.found, n_rows)  # of a word
         self.found = retrieved.new_found_rows(self.n_words, n_found)
         n_draws = self.plan.n_draws if objective.has_tail else 0
-        self.retrieved_plan = self.plan._replace(candidates=blocks.RETRIEVED, n_draws=n_draws)
+        self.retrieved_run = self.run._replace(plan=self.plan._replace(candidates=blocks.RETRIEVED, n_draws=n_draws))
         max_found = min(n_found * blocks.max_inputs(self.plan), n_rows)  # in a block
         widest, stride = self.plan._replace(n_draws=self.plan.n_draws + max_found), tables.inputs.rows.shape[1]
         self.workers = [
-            _Worker(self.new_workspace(widest, 1), retrieved.new_retrieval_workspace(n_rows, n_found, self.search, stride))
+            (self.new_workspace(widest), retrieved.new_retrieval_workspace(n_rows, n_found, self.search, stride))
             for _ in range(settings.threads)
         ]
 
@@ -210,7 +189,7 @@ class RetrievedStream(Streamed):
             self.tables.outputs.rows, self.n_rows, self.columns, self.search,
             seed=self.settings.seed, threads=self.settings.threads, progress=progress, rebuild_share=REBUILD_SHARE,
         )  # fmt: skip
-        self.compile_stream(self.workers[0].workspace, progress)
+        super().compile(progress)
         like = self._retrieved_arguments(empty_index(self.search.blocks), self.workers[0], 0, 0, 0.0)
         load_kernel(retrieved.train_chunk, self.objective.coefficients, self.sampler, like, progress)
         kept = self.found.rows
@@ -223,7 +202,7 @@ class RetrievedStream(Streamed):
 
     def train(self, worker: Any, epoch: int, chunk: int, rate: float) -> Tally:
         if self.phase(epoch * self.n_chunks + chunk) == 0:
-            return super().train(worker.workspace, epoch, chunk, rate)
+            return super().train(worker, epoch, chunk, rate)
         arguments = self._retrieved_arguments(self.updater.current(), worker, epoch, chunk, rate)
         tally = Tally(*retrieved.train_chunk(*self.functions, *arguments))
         self.updater.update_next(max(math.ceil(REFRESHED_SHARE * self.n_rows), REFRESHED_ROWS))
@@ -236,7 +215,9 @@ class RetrievedStream(Streamed):
             state.add_array(f"found.{name}", array)
         return state
 
-    def _retrieved_arguments(self, index: Index, worker: _Worker, epoch: int, chunk: int, rate: float) -> tuple[Any, ...]:
+    def _arguments(self, worker: Any, epoch: int, chunk: int, rate: float) -> tuple[Any, ...]:
+        return super()._arguments(worker[0], epoch, chunk, rate)
+
+    def _retrieved_arguments(self, index: Index, worker: Any, epoch: int, chunk: int, rate: float) -> tuple[Any, ...]:
         retrieval = retrieved.Retrieval(index, self.search, self.found, self.objective.settings.refresh)
-        run, place = self.run(self.retrieved_plan), self.place(epoch, chunk, rate)
-        return run, retrieval, worker.workspace, worker.finding, place
+        return self.retrieved_run, retrieval, *worker, self.place(epoch, chunk, rate)

@@ -4,32 +4,28 @@ import numpy as np
 
 from embedx import optimizers
 from embedx.engine import skipgram as engine
-from embedx.errors import EmbedxError
 from embedx.objectives.contract import Objective
 from embedx.optimizers.contract import new_table
 from embedx.skipgram.settings import SkipGramSettings
-from embedx.storage.disk import amount
+from embedx.training.memory import allocating
 
 INITIAL = 2**32  # the place of the initial vectors among a seed's random numbers
 INITIAL_FLOATS = 1 << 23  # drawn at a time
-SMALLER = "lower --dim or --max-vocab"  # where memory is short
+SMALLER = "lower --dim, --max-vocab, --threads or --window"  # where memory is short
+
+
+def size_of_tables(n_words: int, n_buckets: int, dim: int) -> str:
+    """For people."""
+    return f"{n_words:,} words{f' and {n_buckets:,} buckets' if n_buckets else ''} × {dim} numbers"
 
 
 def empty_tables(objective: Objective, settings: SkipGramSettings, n_words: int, n_buckets: int = 0) -> engine.SkipGramTables:
     """Parameters of zeros, whose memory is taken when they are written to, with rows for buckets of n-grams after those of the
     words. Raises `EmbedxError` when they cannot be had.
     """
-    has_bias, n_rows = settings.bias != "none", objective.n_rows(n_words)
-    try:
-        rule = optimizers.update_rule(settings.optimizer)
-        inputs, outputs = (new_table(n, settings.dim + has_bias, rule) for n in (n_words + n_buckets, n_rows))
-    except (MemoryError, ValueError) as error:  # the latter from numpy, for more than there are addresses
-        need = 4 * optimizers.OPTIMIZERS[settings.optimizer].copies * (n_words + n_buckets + n_rows) * settings.dim
-        of_ngrams = f" and {n_buckets:,} buckets" if n_buckets else ""
-        raise EmbedxError(
-            f"two tables of {n_words:,} words{of_ngrams} × {settings.dim} numbers need {amount(need)}, more than there is; "
-            f"{SMALLER}"
-        ) from error
+    columns, rule = settings.dim + (settings.bias != "none"), optimizers.update_rule(settings.optimizer)
+    with allocating(f"two tables of {size_of_tables(n_words, n_buckets, settings.dim)}", SMALLER):
+        inputs, outputs = (new_table(n, columns, rule) for n in (n_words + n_buckets, objective.n_rows(n_words)))
     return engine.SkipGramTables(
         inputs,
         outputs,

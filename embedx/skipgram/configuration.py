@@ -1,0 +1,281 @@
+"""The configuration of a run of word vectors: what options say, completed by the objective, and by the text.
+
+`configure` serves the command line and `SkipGram`; `by_size` and `resolved` decide what depends on the counted text.
+"""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from embedx import objectives, optimizers, samplers
+from embedx.engine.encoders import ENCODERS, pairs_of_centre
+from embedx.engine.settings import check_sampler
+from embedx.errors import EmbedxError
+from embedx.objectives.contract import Objective
+from embedx.objectives.retrieval import RetrievalObjective
+from embedx.optimizers.contract import COLLAPSED, WORDS
+from embedx.samplers.contract import Sampler
+from embedx.settings import (
+    PhraseSettings,
+    Settings,
+    TextSettings,
+    VocabularySettings,
+    as_typed,
+    check_phrase_settings,
+    check_used,
+    check_vocabulary_settings,
+    option_name,
+    settings_of,
+)
+from embedx.skipgram.settings import LARGE_TEXT, MAX_DRAWS, CollapsedSettings, SizedSettings, SkipGramSettings
+from embedx.skipgram.start import Start, started
+from embedx.training import trainer
+from embedx.training.progress import Progress
+
+PREFERRED = ("search", "unigram")  # samplers, before those that an objective has in mind for labels
+# A drawn word stands for negatives × pairs / draws of a block's pairs and moves by all of them at once. Word similarity and
+# analogies are best up to 8 (learning rate 0.04, 100 MB of Wikipedia), slightly worse at 15, worse at 30; 60 diverges.
+PAIRS_PER_DRAW = 7.5
+# Nor may a block bring more than this many pairs to the most frequent word's row, which matters for vocabularies of some dozen
+# words: there a block of 16 centres holds each of them many times.
+PAIRS_PER_ROW = 30
+FAR_RATE = 30  # a learning rate so many times the default, or as much below, is warned of
+# Defaults for words with n-grams where the default without them is an optimiser whose rate stops falling: an n-gram is in far
+# more words than one, and the mean moves by the mean of its parts' rates. `ns` on 10 MB of Wikipedia, 5 epochs, similarity over
+# five sets and held-out log-likelihood: bounded-adagrad at 2 .277, -8.820, at 5 .292, -8.955; rowwise-adagrad at 1.5 .267,
+# -8.817, at 3 .323, -8.813, at 6 .315, -8.919. (With the gradient divided by the root of the number of parts bounded-adagrad at
+# 2 has .305, -8.802, rowwise-adagrad at 4 .314, -8.841; that sgd would then be too slow is why it is not.)
+OF_SUBWORDS = {"optimizer": "rowwise-adagrad", "learning_rate": 3.0}
+
+# With --collapsed: settings that do not apply, and defaults that differ. K/20 is the paper's.
+OF_STREAMING = ("sampler_exponent", "block_size", "negatives", "warm_up", "found", "refresh")
+NOT_TAKEN = ("start", *OF_STREAMING, "sampler", "architecture", "subwords", "buckets", "heldout_points", "shuffle")
+DEFAULTS = {
+    "epochs": 20, "optimizer": "rowwise-adagrad-momentum", "learning_rate": 1.0,
+    "scored_fraction": 0.05, "candidate_fraction": 0.1,
+}  # fmt: skip
+TAIL = 1000  # rows drawn for each input
+
+
+@dataclasses.dataclass(frozen=True)
+class Configuration:
+    """All that is decided before the text is read."""
+
+    objective: Objective
+    settings: SkipGramSettings
+    text: TextSettings = dataclasses.field(default_factory=TextSettings)
+    vocabulary: VocabularySettings = dataclasses.field(default_factory=VocabularySettings)
+    phrases: PhraseSettings = dataclasses.field(default_factory=PhraseSettings)
+    collapsed: CollapsedSettings | None = None  # with --collapsed
+    start: Start | None = None  # with --start
+    sampler_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # settings of the sampler's own
+
+    def samplers(self) -> tuple[Sampler, Sampler | None]:
+        """New ones: the sampler and, if it retrieves rows, what draws before it can; not prepared."""
+        taken = in_order(self.objective)
+        return samplers.with_warm_up(
+            str(self.settings.sampler), taken, self.sampler_options, corrected=self.objective.adds_log_noise
+        )
+
+    def groups(self) -> list[Settings]:
+        """All settings."""
+        others = [self.collapsed] if self.collapsed else [each.settings for each in self.samplers() if each]
+        start = [self.start.settings] if self.start else []
+        return [self.settings, *others, self.objective.settings, self.text, self.vocabulary, self.phrases, *start]
+
+    def record(self) -> dict[str, Any]:
+        """All settings that apply, by name."""
+        found = {name: value for group in self.groups() for name, value in group.record().items()}
+        unused = () if self.collapsed is None else OF_STREAMING if has_tail(self.objective) else (*OF_STREAMING, "draws")
+        return {name: value for name, value in found.items() if name not in unused}
+
+
+def configure(
+    objective: str | None, options: Mapping[str, Any], *, is_collapsed: bool = False, defaults: Mapping[str, Any] | None = None
+) -> Configuration:
+    """The configuration that options ask for; what they leave open is as in the model of --start, then in `defaults`, then as
+    suits the objective, which is `ns` by default, or that of --start.
+
+    Raises `EmbedxError` for what is out of range or does not apply.
+    """
+    for check in (check_phrase_settings, check_vocabulary_settings):
+        check(options)
+    start = started(options)
+    name = objective or (start.objective.name if start else "ns")
+    if is_collapsed:
+        made, settings = _collapsed(name, dict(options))
+    else:
+        check_used(options, [(each, False, "--collapsed") for each in settings_of(CollapsedSettings)])
+        options = start.with_defaults(options) if start else dict(options)
+        made, settings = _streamed(name, options)
+    options = {**(defaults or {}), **options}
+    found = Configuration(
+        made,
+        settings,
+        TextSettings.from_options(options),
+        VocabularySettings.from_options(options),
+        start.phrase_settings() if start else PhraseSettings.from_options(options),
+        CollapsedSettings.from_options(options) if is_collapsed else None,
+        start,
+        samplers.own_options(options),
+    )
+    found.samplers()  # refuses settings of other samplers
+    return found
+
+
+def _streamed(name: str, options: dict[str, Any]) -> tuple[Objective, SkipGramSettings]:
+    """The objective and the settings where pairs are streamed."""
+    objective = objectives.find(name)
+    architecture = ENCODERS.get(options.get("architecture") or SkipGramSettings.architecture)
+    of_architecture = architecture.DEFAULTS if architecture else {}
+    defaults = dict(objective.word_defaults) | of_architecture
+    default_optimizer = defaults.get("optimizer", SkipGramSettings.optimizer)
+    if options.get("subwords") is not None and math.isfinite(optimizers.OPTIMIZERS[default_optimizer].limit):
+        defaults |= OF_SUBWORDS
+        default_optimizer = OF_SUBWORDS["optimizer"]
+    if options.get("optimizer", default_optimizer) != default_optimizer:
+        defaults.pop("learning_rate", None)  # of another optimizer
+    made = objective(objective.Settings.from_options({**defaults, **options}))
+    decides = (*SizedSettings.open, "subwords")
+    is_open = objective.large_text_defaults and not of_architecture and all(options.get(each) is None for each in decides)
+    settings = completed((SizedSettings if is_open else SkipGramSettings).from_options({**defaults, **options}), made)
+    needs = (
+        *((each, settings.heldout > 0, "--heldout") for each in ("heldout_every", "heldout_points")),
+        ("draws", samplers.SAMPLERS[str(settings.sampler)].candidates in ("drawn", "retrieved"), "a sampler that draws"),
+        ("buckets", settings.subwords is not None, "--subwords"),
+        *((each, False, "labels, which have features") for each in objective.label_settings),
+    )
+    check_used(options, needs)
+    return made, settings
+
+
+def completed(settings: SkipGramSettings, objective: Objective) -> SkipGramSettings:
+    """The settings with a sampler and a rate. Raises `EmbedxError` if the objective does not take what was asked for."""
+    taken = in_order(objective)
+    sampler = settings.sampler or taken[0]
+    if sampler in samplers.SAMPLERS and samplers.SAMPLERS[sampler].conditional:
+        raise EmbedxError(f"--sampler {sampler} is for `embedx classify`; for word vectors take {' or '.join(taken)}")
+    check_sampler(sampler, objective.name, tuple(taken))
+    is_retrieved = samplers.SAMPLERS[sampler].candidates == "retrieved"
+    if settings.block_size == 0 and (is_retrieved or not ENCODERS[settings.architecture].PER_CONTEXT):
+        other = f"--sampler {sampler}" if is_retrieved else f"--architecture {settings.architecture}"
+        raise EmbedxError(f"--block-size 0 draws candidates for each pair, which {other} cannot do; take 1 or more")
+    optimizer = optimizers.find(settings.optimizer, WORDS)
+    if objective.kind == "proximal" and optimizer.keeps == "per_coordinate":
+        raise EmbedxError(
+            f"--optimizer {settings.optimizer} gives each number of a row a rate of its own, but the step of --objective "
+            f"{objective.name} is at one rate for each row; take rowwise-adagrad, bounded-adagrad or sgd"
+        )
+    rate = settings.learning_rate or optimizer.rates[WORDS]
+    buckets = settings.ngrams.n_buckets if settings.ngrams else settings.buckets
+    return dataclasses.replace(settings, sampler=sampler, learning_rate=rate, buckets=buckets)
+
+
+def in_order(objective: Objective) -> list[str]:
+    """The samplers that the objective takes for word vectors, the default first."""
+    taken = [name for name in objective.samplers() if not samplers.SAMPLERS[name].conditional]
+    return sorted(taken, key=lambda name: PREFERRED.index(name) if name in PREFERRED else len(PREFERRED))
+
+
+# ---- with --collapsed
+
+
+def _collapsed(name: str, options: dict[str, Any]) -> tuple[Objective, SkipGramSettings]:
+    """The objective and the settings where pairs are counted."""
+    objective = objectives.find(name)
+    if not collapses(_with_counts(objective, {})):
+        takers = ", ".join(each for each, other in objectives.OBJECTIVES.items() if collapses(_with_counts(other, {})))
+        raise EmbedxError(f"--collapsed does not apply to --objective {name}; taken by {takers}")
+    made = _with_counts(objective, options)
+    for each in (*NOT_TAKEN, *([] if has_tail(made) else ["draws"])):
+        if options.get(each) is not None:
+            raise EmbedxError(f"{option_name(each)} does not apply with --collapsed --objective {name}")
+    if not collapses(made):
+        raise EmbedxError(f"--collapsed takes --objective {name} only with a loss that gives probabilities")
+    search = made.search(2)
+    if search is not None and search.message_iterations > 0:
+        raise EmbedxError("--collapsed takes exact scores of the rows found; leave out --set rescore=no")
+    draws = {"draws": TAIL} if has_tail(made) else {}
+    settings = SkipGramSettings.from_options({**DEFAULTS, **draws, **options, "sampler": objective.samplers()[0]})
+    optimizers.find(settings.optimizer, COLLAPSED)
+    check_used(options, [("heldout_every", settings.heldout > 0, "--heldout")])
+    return made, settings
+
+
+def _with_counts(objective: type[Objective], options: dict[str, Any]) -> Objective:
+    """The objective with its settings among `options`, by default those for word counts."""
+    return objective(objective.Settings.from_options({**objective.word_defaults, **DEFAULTS, **options}))
+
+
+def collapses(objective: Objective) -> bool:
+    """Whether an objective takes the counts of an input as one example and is that of eq. 9: its candidates are all rows, or
+    those that a search finds, it keeps no state, and its scores are logarithms of probabilities.
+    """
+    is_stateless = objective.state_width == 0 and objective.uniforms_width == 0 and objective.kind == "gradient"
+    takes_all = objective.candidates == ("all",) and objective.merges_pairs
+    return is_stateless and (takes_all or ("retrieved" in objective.candidates and objective.calibrated))
+
+
+def has_tail(objective: Objective) -> bool:
+    """Whether drawn rows stand for those that a search does not find."""
+    return isinstance(objective, RetrievalObjective) and objective.has_tail
+
+
+# ---- once the text is counted
+
+
+def by_size(settings: SkipGramSettings, objective: Objective, n_tokens: int, progress: Progress) -> SkipGramSettings:
+    """The settings with those that are open chosen by the number of tokens of the vocabulary in the text, which is reported."""
+    if not settings.open:
+        return settings
+    options = {name: getattr(settings, name) for name in settings_of(SkipGramSettings)}
+    if n_tokens >= LARGE_TEXT:
+        options |= {"learning_rate": None, **objective.large_text_defaults}
+    found = completed(SkipGramSettings.from_options(options), objective)
+    values = " ".join(f"{name.replace('_', '-')}={as_typed(getattr(found, name))}" for name in settings.open)
+    progress.note(f"chosen by the number of tokens: {values}")
+    return found
+
+
+def warn_of_rate(settings: SkipGramSettings, objective: Objective, progress: Progress) -> None:
+    """Warn of a learning rate that is far from the default: it may be meant for another optimiser."""
+    rate, usual = float(settings.learning_rate or 0), optimizers.OPTIMIZERS[settings.optimizer].rates[WORDS]
+    if settings.optimizer == objective.word_defaults.get("optimizer", SkipGramSettings.optimizer):
+        usual = float(objective.word_defaults.get("learning_rate", usual))
+    if not usual / FAR_RATE < rate < usual * FAR_RATE:
+        remedy = "leave it out" + (", or add --optimizer sgd for a rate of word2vec" if rate < usual else "")
+        progress.note(
+            f"warning: --learning-rate {rate:g} is far from {usual:g}, the default of {settings.optimizer} here; {remedy}"
+        )
+
+
+def resolved(
+    settings: SkipGramSettings, objective: Objective, sampler: Sampler, kept: np.ndarray, n_around: float, progress: Progress
+) -> SkipGramSettings:
+    """The settings with nothing left open: what `block_size`, `draws` and `threads` are for this vocabulary on this machine.
+
+    sampler   what draws, if anything does, prepared
+    kept      int64 (n_words,)  how often each word is expected to survive subsampling
+    n_around  how many context words a centre has
+    """
+    n_pairs = pairs_of_centre(settings.architecture, n_around)
+    retrieves = samplers.SAMPLERS[str(settings.sampler)].candidates == "retrieved"
+    negatives = objective.negatives if sampler.candidates == "drawn" and not retrieves else 0
+    is_path = sampler.candidates == "path"
+    likeliest = max(float(kept.max() / kept.sum()), float(sampler.noise.max()) if negatives else 0.0)
+    of_centre = n_pairs * (1 + negatives) * (1.0 if is_path else likeliest)  # pairs of a centre with the likeliest row, or root
+    block_size = min(settings.block_size, max(1, int(PAIRS_PER_ROW / of_centre)))
+    if block_size < settings.block_size and not is_path:
+        progress.note(f"small vocabulary: blocks of {block_size} words instead of {settings.block_size}")
+    draws = max(negatives, math.ceil(negatives * block_size * n_pairs / PAIRS_PER_DRAW))
+    if retrieves:
+        draws = objective.negatives  # before the search begins; they count once each, whatever the pairs
+    return dataclasses.replace(
+        settings,
+        block_size=block_size,
+        draws=settings.draws or min(draws, MAX_DRAWS) or None,  # None where nothing is drawn
+        threads=1 if settings.deterministic else settings.threads or trainer.usable_cores(),
+    )
