@@ -161,8 +161,7 @@ def takes_all_rows(objective: str) -> bool:
 def defaults(objective: str) -> dict[str, Any]:
     """What a user gets who types --objective alone, the sampler's own settings among it: a run with others is another run."""
     found = configure(objective, {})
-    sampler, warm_up = found.samplers()
-    return dict(found.settings.record() | (warm_up or sampler).settings.record() | found.objective.settings.record())
+    return dict(found.settings.record() | found.new_sampler().settings.record() | found.objective.settings.record())
 
 
 def rows_of_reference(records: Records, objective: str) -> Job:

@@ -61,11 +61,10 @@ def test_numbers_of_numpy_are_numbers():
         ({"draws": 0}, "--draws 0: must be at least 1"),
         ({"objective": "hs", "draws": 5}, "--draws applies only with a sampler that draws"),
         ({"objective": "hs", "hierarchy": "clusters"}, "--set hierarchy applies only with labels, which have features"),
-        ({"heldout_every": 2}, "--heldout-every applies only with --heldout"),
         ({"heldout_points": 2}, "--heldout-points applies only with --heldout"),
         (
             {"sampler": "adversarial"},
-            "--sampler adversarial is for `embedx classify`; for word vectors take unigram or uniform or all",
+            "--sampler adversarial does not apply to --objective ns, which takes unigram, uniform, all",
         ),
         (
             {"objective": "ldgs", "block_size": 0},

@@ -100,7 +100,7 @@ def test_tokens_may_hold_spaces(tmp_path):
 @pytest.mark.parametrize("options", [{"block_size": 64, "window": 30}, {"negatives": 2000}, {"block_size": 0}])
 def test_what_the_defaults_resolve_to_is_within_range(options):
     config, counts = configure("ns", options), np.ones(100_000, dtype=np.int64)
-    sampler, _ = config.samplers()
+    sampler = config.new_sampler()
     sampler.prepare(counts)
     used = resolved(config.settings, config.objective, sampler, counts, config.settings.window + 1, Silent())
     assert used.block_size == config.settings.block_size
@@ -210,7 +210,7 @@ def test_tables_that_do_not_fit_are_refused_with_advice(monkeypatch):
         raise MemoryError
 
     monkeypatch.setattr("embedx.skipgram.tables.new_table", no_memory)
-    with pytest.raises(EmbedxError, match=r"^two tables of 10 words × 4 numbers need more memory .*; lower --dim, --max-vocab"):
+    with pytest.raises(EmbedxError, match=r"^two tables of 10 rows × 4 numbers need more memory .*; lower --dim, --max-vocab"):
         tables_of("ns", 10, dim=4)
 
 

@@ -39,6 +39,7 @@ INSTEAD = {  # options that no command has, or only other commands: what to writ
     "pretrained-vectors": "the hidden layer is learned from the labels; leave it out",
     "autotune-validation": "`embedx compare --tune` compares settings, `embedx classify --validation` keeps the best epoch",
     "heldout": "write --text FILE to score a text; `embedx train --heldout` holds a part out",
+    "heldout-every": "write --heldout-points N, for N scores over the run",
     "save-config": "write the options into the TOML file of --config; model.json in the output folder has those of a run",
     "log-json": "an option of training; the page has the loss of each epoch",
 }

@@ -20,10 +20,10 @@ from embedx.objectives.contract import Objective
 from embedx.samplers.contract import Sampler
 from embedx.skipgram import task as skipgram
 from embedx.skipgram.configuration import Configuration
-from embedx.skipgram.run import Task
 from embedx.skipgram.settings import SkipGramSettings
 from embedx.skipgram.strategies import CHUNK, Streamed
 from embedx.skipgram.tables import empty_tables
+from embedx.skipgram.task import Task
 from embedx.text.encode import Corpora
 from embedx.text.subsampling import TokenStream
 from embedx.training.progress import Progress, Silent

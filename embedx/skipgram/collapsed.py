@@ -19,19 +19,17 @@ from embedx.engine import collapsed as engine
 from embedx.engine.alternating import Descent, Iteration, Side
 from embedx.kernels.random import stream_key
 from embedx.optimizers.contract import COLLAPSED
-from embedx.skipgram.configuration import TAIL, Configuration, configure, has_tail
-from embedx.skipgram.run import Task
+from embedx.skipgram.configuration import Configuration, configure, has_tail
 from embedx.skipgram.settings import CollapsedSettings
 from embedx.skipgram.tables import SMALLER
-from embedx.skipgram.task import TrainedVectors, encoded_corpus, prepared
+from embedx.skipgram.task import Task, TrainedVectors, encoded_corpus, prepared
 from embedx.text import cooccurrence
 from embedx.text.cooccurrence import Counts
-from embedx.text.counting import BYTES_PER_KEY
 from embedx.text.encode import Corpora
-from embedx.training import memory as in_all
 from embedx.training import trainer
 from embedx.training.checkpoint import Checkpoints
 from embedx.training.interrupts import to_the_end
+from embedx.training.memory import MemoryPlan, available_memory, n_bytes
 from embedx.training.progress import Progress, Silent
 from embedx.training.strategy import Tally
 from embedx.vectors import model
@@ -63,8 +61,7 @@ def train(
     progress, own = progress or Silent(), config.collapsed or CollapsedSettings()
     with encoded_corpus(corpora, config, progress, cache_dir) as corpus:
         task = prepared(corpus, config, progress)
-        task.check_pairs()
-        settings, memory = task.settings, _counting_memory(task, own)
+        settings, memory = task.settings, _check_memory(task)
         task.initialise()
         if checkpoints is not None:
             checkpoints.check_disk(*task.on_disk())
@@ -79,9 +76,6 @@ def train(
             def after_iteration(iteration: Iteration) -> None:
                 if watch is not None:
                     watch(task.model(None), iteration)
-                if settings.heldout_every and iteration.number and iteration.number % settings.heldout_every == 0:
-                    found = task.heldout_metrics()["log_likelihood"]
-                    progress.note(f"iteration {iteration.number}: held-out log-likelihood {found:.4f}")
 
             descent = _descent(task, counts, seconds, after_iteration)
             task.loss_unit = descent.loss_unit
@@ -100,17 +94,15 @@ def train(
     return TrainedVectors(vectors, outcome)
 
 
-def _counting_memory(task: Task, own: CollapsedSettings) -> int:
-    """Bytes that counting the pairs will take, beyond which it uses files. Raises `EmbedxError` if the tables will not fit."""
-    have, settings, n_words = in_all.available_memory(), task.settings, len(task.words)
-    n_pairs = len(task.corpus.tokens) * 2 * settings.window * own.count_passes
-    counting = min(MAX_COUNTING, have // 2, BYTES_PER_KEY * n_pairs)
-    tables = in_all.n_bytes((task.tables.inputs.rows, task.tables.outputs.rows))
-    blocks = 4 * 5 * min(engine.BLOCK_FLOATS, n_words * n_words) * (settings.threads or 1)
-    plan = in_all.MemoryPlan({"tables": tables, "gradients": max(COPIES * tables + blocks, counting)}, 0, have)
-    plan.check(f"{task.size} with --collapsed", SMALLER)  # counting is over before the first gradient
+def _check_memory(task: Task) -> int:
+    """Bytes that are free for counting the pairs. Raises `EmbedxError` if the tables and their gradients will not fit."""
+    n_words, free = len(task.words), available_memory()
+    tables = n_bytes((task.tables.inputs.rows, task.tables.outputs.rows))
+    blocks = 4 * 5 * min(engine.BLOCK_FLOATS, n_words * n_words) * (task.settings.threads or 1)
+    plan = MemoryPlan({"tables": tables, "gradients": COPIES * tables + blocks}, 0, free)
+    plan.check(f"{task.size} with --collapsed", SMALLER)
     plan.report(task.progress)
-    return counting
+    return min(MAX_COUNTING, free // 2)
 
 
 def _warm_start(task: Task, objective: str) -> trainer.Outcome:
@@ -147,16 +139,12 @@ def _descent(task: Task, counts: Counts, seconds_before: float, watch: Callable[
         rows = engine.AllRows(*shared)
     else:
         tail = engine.NO_TAIL
-        if has_tail(objective) and task.warm_up is not None:
-            tail = engine.Tail(task.warm_up, settings.draws or TAIL, settings.seed)
+        if has_tail(objective):
+            tail = engine.Tail(task.sampler, int(settings.draws or 0), settings.seed)
         rows = engine.FoundRows(*shared, search.for_columns(columns), settings.seed, tail)
     rate, optimizer = float(settings.learning_rate or 0), optimizers.find(settings.optimizer, COLLAPSED)
+    budget = settings.time_budget
     return Descent(
-        rows,
-        Side(inputs, settings.dim, of_inputs, rate, optimizer),
-        Side(outputs, columns, of_targets, rate, optimizer),
-        None if settings.time_budget else settings.epochs,
-        settings.time_budget - seconds_before if settings.time_budget else math.inf,
-        task.progress,
-        watch,
-    )
+        rows, Side(inputs, settings.dim, of_inputs, rate, optimizer), Side(outputs, columns, of_targets, rate, optimizer),
+        None if budget else settings.epochs, budget - seconds_before if budget else math.inf, task.progress, watch,
+    )  # fmt: skip

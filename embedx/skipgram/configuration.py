@@ -66,25 +66,28 @@ class Configuration:
 
     objective: Objective
     settings: SkipGramSettings
-    text: TextSettings = dataclasses.field(default_factory=TextSettings)
-    vocabulary: VocabularySettings = dataclasses.field(default_factory=VocabularySettings)
-    phrases: PhraseSettings = dataclasses.field(default_factory=PhraseSettings)
-    collapsed: CollapsedSettings | None = None  # with --collapsed
-    start: Start | None = None  # with --start
-    sampler_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # settings of the sampler's own
+    text: TextSettings
+    vocabulary: VocabularySettings
+    phrases: PhraseSettings
+    collapsed: CollapsedSettings | None  # with --collapsed
+    start: Start | None  # with --start
+    sampler_options: dict[str, Any]  # settings of the sampler's own
 
-    def samplers(self) -> tuple[Sampler, Sampler | None]:
-        """New ones: the sampler and, if it retrieves rows, what draws before it can; not prepared."""
-        taken = in_order(self.objective)
-        return samplers.with_warm_up(
-            str(self.settings.sampler), taken, self.sampler_options, corrected=self.objective.adds_log_noise
-        )
+    @property
+    def retrieves(self) -> bool:
+        """Whether a search finds the candidates."""
+        return samplers.SAMPLERS[str(self.settings.sampler)].candidates == "retrieved"
+
+    def new_sampler(self) -> Sampler:
+        """The sampler; where a search finds candidates, what draws until it can. It is not prepared."""
+        name = samplers.first_drawn(in_order(self.objective)) if self.retrieves else str(self.settings.sampler)
+        return samplers.make(name, self.sampler_options, corrected=self.objective.adds_log_noise)
 
     def groups(self) -> list[Settings]:
         """All settings."""
-        others = [self.collapsed] if self.collapsed else [each.settings for each in self.samplers() if each]
+        own = self.collapsed or self.new_sampler().settings
         start = [self.start.settings] if self.start else []
-        return [self.settings, *others, self.objective.settings, self.text, self.vocabulary, self.phrases, *start]
+        return [self.settings, own, self.objective.settings, self.text, self.vocabulary, self.phrases, *start]
 
     def record(self) -> dict[str, Any]:
         """All settings that apply, by name."""
@@ -112,17 +115,11 @@ def configure(
         options = start.with_defaults(options) if start else dict(options)
         made, settings = _streamed(name, options)
     options = {**(defaults or {}), **options}
-    found = Configuration(
-        made,
-        settings,
-        TextSettings.from_options(options),
-        VocabularySettings.from_options(options),
-        start.phrase_settings() if start else PhraseSettings.from_options(options),
-        CollapsedSettings.from_options(options) if is_collapsed else None,
-        start,
-        samplers.own_options(options),
-    )
-    found.samplers()  # refuses settings of other samplers
+    text, vocabulary = TextSettings.from_options(options), VocabularySettings.from_options(options)
+    phrases = start.phrase_settings() if start else PhraseSettings.from_options(options)
+    own = CollapsedSettings.from_options(options) if is_collapsed else None
+    found = Configuration(made, settings, text, vocabulary, phrases, own, start, samplers.own_options(options))
+    found.new_sampler()  # refuses settings of other samplers
     return found
 
 
@@ -143,7 +140,7 @@ def _streamed(name: str, options: dict[str, Any]) -> tuple[Objective, SkipGramSe
     is_open = objective.large_text_defaults and not of_architecture and all(options.get(each) is None for each in decides)
     settings = completed((SizedSettings if is_open else SkipGramSettings).from_options({**defaults, **options}), made)
     needs = (
-        *((each, settings.heldout > 0, "--heldout") for each in ("heldout_every", "heldout_points")),
+        ("heldout_points", settings.heldout > 0, "--heldout"),
         ("draws", samplers.SAMPLERS[str(settings.sampler)].candidates in ("drawn", "retrieved"), "a sampler that draws"),
         ("buckets", settings.subwords is not None, "--subwords"),
         *((each, False, "labels, which have features") for each in objective.label_settings),
@@ -156,8 +153,6 @@ def completed(settings: SkipGramSettings, objective: Objective) -> SkipGramSetti
     """The settings with a sampler and a rate. Raises `EmbedxError` if the objective does not take what was asked for."""
     taken = in_order(objective)
     sampler = settings.sampler or taken[0]
-    if sampler in samplers.SAMPLERS and samplers.SAMPLERS[sampler].conditional:
-        raise EmbedxError(f"--sampler {sampler} is for `embedx classify`; for word vectors take {' or '.join(taken)}")
     check_sampler(sampler, objective.name, tuple(taken))
     is_retrieved = samplers.SAMPLERS[sampler].candidates == "retrieved"
     if settings.block_size == 0 and (is_retrieved or not ENCODERS[settings.architecture].PER_CONTEXT):
@@ -186,22 +181,19 @@ def in_order(objective: Objective) -> list[str]:
 def _collapsed(name: str, options: dict[str, Any]) -> tuple[Objective, SkipGramSettings]:
     """The objective and the settings where pairs are counted."""
     objective = objectives.find(name)
-    if not collapses(_with_counts(objective, {})):
-        takers = ", ".join(each for each, other in objectives.OBJECTIVES.items() if collapses(_with_counts(other, {})))
-        raise EmbedxError(f"--collapsed does not apply to --objective {name}; taken by {takers}")
     made = _with_counts(objective, options)
+    if not collapses(made):
+        takers = ", ".join(each for each, other in objectives.OBJECTIVES.items() if collapses(_with_counts(other, {})))
+        raise EmbedxError(f"--collapsed does not apply to --objective {name}; taken by {takers}, by default")
     for each in (*NOT_TAKEN, *([] if has_tail(made) else ["draws"])):
         if options.get(each) is not None:
             raise EmbedxError(f"{option_name(each)} does not apply with --collapsed --objective {name}")
-    if not collapses(made):
-        raise EmbedxError(f"--collapsed takes --objective {name} only with a loss that gives probabilities")
     search = made.search(2)
     if search is not None and search.message_iterations > 0:
         raise EmbedxError("--collapsed takes exact scores of the rows found; leave out --set rescore=no")
     draws = {"draws": TAIL} if has_tail(made) else {}
     settings = SkipGramSettings.from_options({**DEFAULTS, **draws, **options, "sampler": objective.samplers()[0]})
     optimizers.find(settings.optimizer, COLLAPSED)
-    check_used(options, [("heldout_every", settings.heldout > 0, "--heldout")])
     return made, settings
 
 
@@ -273,9 +265,6 @@ def resolved(
     draws = max(negatives, math.ceil(negatives * block_size * n_pairs / PAIRS_PER_DRAW))
     if retrieves:
         draws = objective.negatives  # before the search begins; they count once each, whatever the pairs
-    return dataclasses.replace(
-        settings,
-        block_size=block_size,
-        draws=settings.draws or min(draws, MAX_DRAWS) or None,  # None where nothing is drawn
-        threads=1 if settings.deterministic else settings.threads or trainer.usable_cores(),
-    )
+    wanted = settings.draws or min(draws, MAX_DRAWS) or None  # None where nothing is drawn
+    threads = 1 if settings.deterministic else settings.threads or trainer.usable_cores()
+    return dataclasses.replace(settings, block_size=block_size, draws=wanted, threads=threads)

@@ -13,14 +13,14 @@ from embedx.skipgram.task import prepared
 from embedx.storage import disk
 from embedx.text import cache
 from embedx.text.corpus_writer import explained, workspace
-from embedx.text.inspection import GIANT, Findings, Inspector
+from embedx.text.inspection import GIANT, Findings, Inspector, Place
 from embedx.text.sources import Source, resolve
 from embedx.text.vocabulary import kept_counts
 from embedx.training.checkpoint import KEPT
 from embedx.training.progress import Progress, Silent
 
 MIN_COUNTS = (1, 2, 5, 10, 20, 50, 100)
-MIN_SHARE = 0.0005  # of the letters; scripts below it are added up in the table
+MIN_SHARE = 0.0005  # of the letters; the table leaves out scripts below it
 MEANINGS = {
     "not UTF-8": "not UTF-8",
     "replaced": "U+FFFD, lost before",
@@ -48,30 +48,22 @@ class CorpusReport:
 
     def table(self) -> str:
         """For people: a line for each fact, with its name before a tab."""
-        text = self.text
-        rows = [
-            ("text", f"{text.n_bytes:,} bytes, {text.n_lines:,} line{'s' * (text.n_lines != 1)}, {self.tokens:,} tokens"),
-            ("longest line", f"{text.longest:,} bytes" + (f", {_places([text.longest_at])}" if text.longest_at else "")),
-        ]
-        for kind, meaning in MEANINGS.items():
-            n, places = text.counts[kind], text.places[kind]
-            more = ", ..." if n > len(places) else ""
-            rows.append((meaning, f"{n:,}" + (f": {_places(places)}{more}" if n else "")))
-        rows.append(("repeated lines", f"{text.repeated_lines:.2%} of the lines, {text.repeated_bytes:.2%} of their bytes"))
-        shown = {name: share for name, share in text.scripts.items() if share >= MIN_SHARE}
-        rest = sum(text.scripts.values()) - sum(shown.values())
-        scripts = [f"{name} {share:.2%}" for name, share in shown.items()] + ([f"others {rest:.2%}"] if rest > 0 else [])
-        rows.append(("scripts", ", ".join(scripts) or "no letters"))
+        text, own = self.text, self.training
+        rows = {
+            "text": f"{text.n_bytes:,} bytes, {text.n_lines:,} lines, {self.tokens:,} tokens",
+            "longest line": f"{text.longest:,} bytes" + _places([text.longest_at] if text.longest_at else []),
+        }
+        rows |= {meaning: f"{text.counts[kind]:,}" + _places(text.places[kind]) for kind, meaning in MEANINGS.items()}
+        rows["repeated lines"] = f"{text.repeated_lines:.2%} of the lines, {text.repeated_bytes:.2%} of their bytes"
+        scripts = [f"{name} {share:.2%}" for name, share in text.scripts.items() if share >= MIN_SHARE]
+        rows["scripts"] = ", ".join(scripts) or "no letters"
         for each in self.vocabulary:
             kept = f"{each['kept']:,} after subsampling at {self.sample:g}"
-            rows.append(
-                (f"--min-count {each['min_count']}", f"{each['words']:,} words, {each['share']:.2%} of the tokens, {kept}")
-            )
-        own = self.training
+            rows[f"--min-count {each['min_count']}"] = f"{each['words']:,} words, {each['share']:.2%} of the tokens, {kept}"
         is_short = own["disk"]["model"] + own["disk"]["checkpoints"] > own["disk_free"]
-        rows.append(("memory", disk.summary(own["memory"], own["available"]) + TOO_LITTLE * (not own["fits"])))
-        rows.append(("disk", disk.summary(own["disk"], own["disk_free"]) + TOO_LITTLE * is_short))
-        return "\n".join(f"{name}\t{value}" for name, value in rows)
+        rows["memory"] = disk.summary(own["memory"], own["available"]) + TOO_LITTLE * (not own["fits"])
+        rows["disk"] = disk.summary(own["disk"], own["disk_free"]) + TOO_LITTLE * is_short
+        return "\n".join(f"{name}\t{value}" for name, value in rows.items())
 
 
 def check(
@@ -100,19 +92,12 @@ def check(
             task = prepared(corpus, config, Silent())
             plan, (model, state) = task.memory_plan(), task.on_disk()
             training = {
-                "words": len(task.words),
-                "tokens": task.words.n_tokens,
-                "kept": int(task.kept.sum()),
+                "words": len(task.words), "tokens": task.words.n_tokens, "kept": int(task.kept.sum()),
                 "memory": {name: round(size) for name, size in plan.parts.items()},
-                "available": plan.available,
-                "fits": plan.fits,
-                "disk": {
-                    "model": model,
-                    "checkpoints": (KEPT + 1) * state,
-                    "encoded text": corpus.bytes,
-                },  # one unfinished
+                "available": plan.available, "fits": plan.fits,
+                "disk": {"model": model, "checkpoints": (KEPT + 1) * state, "encoded text": corpus.bytes},  # one unfinished
                 "disk_free": disk.free_disk(output),
-            }
+            }  # fmt: skip
             return CorpusReport(list(corpora), corpus.n_tokens, inspector.findings(), own, vocabulary.sample, training)
 
 
@@ -128,5 +113,5 @@ def coverage(counts: np.ndarray, min_counts: Sequence[int], vocabulary: Vocabula
     return found
 
 
-def _places(places: Sequence[Any]) -> str:
-    return ", ".join(f"{place.source} line {place.line:,} byte {place.byte:,}" for place in places)
+def _places(places: Sequence[Place]) -> str:
+    return ": " * bool(places) + ", ".join(f"{place.source} line {place.line:,} byte {place.byte:,}" for place in places)

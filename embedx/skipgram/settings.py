@@ -109,7 +109,6 @@ class SkipGramSettings(TrainingSettings):
         parse=fraction,
         panel="Held-out text",
     )
-    heldout_every: int | None = param(None, "also report it after every N epochs", at_least=1, panel="Held-out text")
     heldout_points: int | None = param(
         None,
         "also report it about N times over the run, at ends of epochs; the model's `history` has the values",

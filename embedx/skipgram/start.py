@@ -28,7 +28,7 @@ from embedx.optimizers.contract import PER_COORDINATE, PER_ROW, WORDS
 from embedx.settings import MAX_PASSES, PhraseSettings, StartSettings, VocabularySettings, check_used, option_name, settings_of
 from embedx.skipgram.settings import SkipGramSettings
 from embedx.text.encoded_corpus import EncodedCorpus
-from embedx.text.vocabulary import Vocabulary, listed
+from embedx.text.vocabulary import Vocabulary, is_wanted
 from embedx.training.checkpoint import checksum
 from embedx.vectors.model import WordVectors, load_folder
 
@@ -78,12 +78,7 @@ class Start:
         model, n_old = self.model, len(self.model)
         assert model.counts is not None
         row = np.fromiter((self.index.get(word, -1) for word in corpus.words), np.int64, len(corpus.words))
-        if settings.vocab is None:
-            is_chosen = corpus.counts >= settings.min_count
-        else:
-            wanted = set(listed(settings.vocab))
-            is_chosen = np.fromiter((word in wanted for word in corpus.words), np.bool_, len(corpus.words))
-        new = np.flatnonzero((row < 0) & is_chosen)
+        new = np.flatnonzero((row < 0) & is_wanted(corpus, settings))
         max_new = len(new) if settings.max_vocab is None else settings.max_vocab - n_old
         new = new[np.argsort(-corpus.counts[new], kind="stable")][:max_new]
         counts = np.concatenate([model.counts, corpus.counts[new]])

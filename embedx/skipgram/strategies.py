@@ -56,20 +56,13 @@ def block_plan(objective: Objective, settings: Any, candidates: str, n_rows: int
         default_draws = objective.negatives * n_pairs / PAIRS_PER_DRAW
         max_gradient = engine.MAX_GRADIENT * (max(default_draws / n_draws, 1.0) if n_draws else 1.0)
     return blocks.BlockPlan(
-        encoder=list(ENCODERS).index(settings.architecture),
-        window=settings.window,
-        block_size=settings.block_size,
-        n_draws=n_draws,
-        n_rows=n_rows,
-        candidates=blocks.CANDIDATES[candidates],
-        form=form_of(objective),
-        keeps_accidental_hits=objective.keeps_accidental_hits,
-        uses_log_expected_count=objective.uses_log_expected_count,
-        uses_score_gain=objective.uses_score_gain,
-        bias=settings.dim if settings.bias != "none" else -1,
+        encoder=list(ENCODERS).index(settings.architecture), window=settings.window, block_size=settings.block_size,
+        n_draws=n_draws, n_rows=n_rows, candidates=blocks.CANDIDATES[candidates], form=form_of(objective),
+        keeps_accidental_hits=objective.keeps_accidental_hits, uses_log_expected_count=objective.uses_log_expected_count,
+        uses_score_gain=objective.uses_score_gain, bias=settings.dim if settings.bias != "none" else -1,
         optimizer=optimizers.update_rule(settings.optimizer, row_length=settings.dim, max_gradient=max_gradient),
         is_proximal=is_proximal,
-    )
+    )  # fmt: skip
 
 
 class Streamed(Strategy):

@@ -14,17 +14,12 @@ INITIAL_FLOATS = 1 << 23  # drawn at a time
 SMALLER = "lower --dim, --max-vocab, --threads or --window"  # where memory is short
 
 
-def size_of_tables(n_words: int, n_buckets: int, dim: int) -> str:
-    """For people."""
-    return f"{n_words:,} words{f' and {n_buckets:,} buckets' if n_buckets else ''} × {dim} numbers"
-
-
 def empty_tables(objective: Objective, settings: SkipGramSettings, n_words: int, n_buckets: int = 0) -> engine.SkipGramTables:
     """Parameters of zeros, whose memory is taken when they are written to, with rows for buckets of n-grams after those of the
     words. Raises `EmbedxError` when they cannot be had.
     """
     columns, rule = settings.dim + (settings.bias != "none"), optimizers.update_rule(settings.optimizer)
-    with allocating(f"two tables of {size_of_tables(n_words, n_buckets, settings.dim)}", SMALLER):
+    with allocating(f"two tables of {n_words + n_buckets:,} rows × {settings.dim} numbers", SMALLER):
         inputs, outputs = (new_table(n, columns, rule) for n in (n_words + n_buckets, objective.n_rows(n_words)))
     return engine.SkipGramTables(
         inputs,

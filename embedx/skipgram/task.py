@@ -3,36 +3,47 @@
 corpora -> encoded tokens -> vocabulary -> [engine: blocks of skip-gram pairs] -> model
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from embedx import samplers
+from embedx.engine import skipgram as engine
 from embedx.engine import subwords
-from embedx.errors import DivergedError
-from embedx.skipgram.callbacks import Callback
+from embedx.errors import DivergedError, EmbedxError
+from embedx.evaluation import heldout
+from embedx.objectives.contract import Objective
+from embedx.samplers.contract import Sampler
+from embedx.skipgram.callbacks import Callback, EpochEnd, want_an_end
 from embedx.skipgram.configuration import Configuration, by_size, resolved, warn_of_rate
-from embedx.skipgram.run import Task
-from embedx.skipgram.tables import SMALLER, empty_tables
+from embedx.skipgram.settings import SkipGramSettings
+from embedx.skipgram.strategies import RetrievedStream, Streamed
+from embedx.skipgram.tables import SMALLER, empty_tables, initialise
 from embedx.text.encode import Corpora, encode
 from embedx.text.encoded_corpus import EncodedCorpus
-from embedx.text.heldout import hold_out
+from embedx.text.heldout import HeldOut, hold_out, n_pieces
 from embedx.text.ngrams import encoded
-from embedx.text.subsampling import NO_PAIR_KEPT, context_words
-from embedx.text.vocabulary import kept_counts, listed, select
+from embedx.text.phrases import phrases_of
+from embedx.text.subsampling import NO_PAIR_KEPT, TokenStream, context_words, has_pairs
+from embedx.text.vocabulary import Vocabulary, keep_probability, kept_counts, listed, select
 from embedx.training import trainer
-from embedx.training.checkpoint import Checkpoints
+from embedx.training.checkpoint import Checkpoints, checksum
 from embedx.training.guard import SLACK
 from embedx.training.interrupts import to_the_end
-from embedx.training.memory import MemoryPlan, available_memory
+from embedx.training.memory import MemoryPlan, allocating, available_memory, n_bytes, plan_memory
 from embedx.training.progress import Progress, Silent
-from embedx.training.strategy import Strategy
+from embedx.training.schedule import Schedule
+from embedx.training.state import TrainState
+from embedx.training.strategy import Strategy, Tally
 from embedx.vectors import model
+from embedx.vectors.subwords import Subwords
 
-MANY_WORDS = 20_000
+MAX_SOURCES = 20  # whose names a model keeps
+BYTES_PER_LINE = 12  # of a word and its count in a model's folder, about
+COUNT_BYTES = 8
 
 
 @dataclass(frozen=True)
@@ -41,6 +52,187 @@ class TrainedVectors:
 
     vectors: model.WordVectors
     outcome: trainer.Outcome
+
+
+@dataclass
+class Task:
+    """A run with everything decided."""
+
+    corpus: EncodedCorpus
+    config: Configuration  # whose settings are resolved
+    words: Vocabulary
+    remap: np.ndarray
+    heldout: HeldOut | None
+    sampler: Sampler  # where a search finds candidates, what draws until it can
+    tables: engine.SkipGramTables
+    buckets: np.ndarray  # int32 (n,), ascending: those of n-grams, whose rows follow the words'
+    progress: Progress
+    plan: MemoryPlan | None = None  # of memory
+    loss_unit: str = ""
+    history: list[dict[str, Any]] = field(default_factory=list)  # held-out log-likelihoods, sums by span
+
+    @property
+    def objective(self) -> Objective:
+        return self.config.objective
+
+    @property
+    def settings(self) -> SkipGramSettings:
+        return self.config.settings
+
+    @property
+    def kept(self) -> np.ndarray:
+        """How often each word is expected to survive subsampling, int64 (n_words,)."""
+        return kept_counts(self.words.trained_counts, self.config.vocabulary.sample)
+
+    @property
+    def n_trained_words(self) -> int:
+        """How many tokens of the vocabulary an epoch reads."""
+        return int(self.corpus.counts[self.remap >= 0].sum()) - (int(self.heldout.counts.sum()) if self.heldout else 0)
+
+    @property
+    def size(self) -> str:
+        """The size of the tables, for people."""
+        of_ngrams = f" and {len(self.buckets):,} buckets" if len(self.buckets) else ""
+        return f"{len(self.words):,} words{of_ngrams} × {self.settings.dim} numbers"
+
+    def identity(self) -> dict[str, Any]:
+        """What decides the result, by which a resumed run is recognised."""
+        start = self.config.start
+        return {
+            **({"start": start.identity()} if start else {}),
+            "corpus": [checksum(self.corpus.tokens), zlib.crc32("\n".join(self.words.words).encode())],
+            "settings": {name: value for name, value in self.config.record().items() if name != "threads"},
+        }
+
+    # ---- before training
+
+    def stream(self) -> TokenStream:
+        """The corpus as training sees it."""
+        keep = np.zeros(len(self.remap), dtype=np.uint32)
+        chance = keep_probability(self.words.trained_counts, self.config.vocabulary.sample).astype(np.float64)
+        keep[self.remap >= 0] = np.minimum(chance * 2**32, 2**32 - 1)[self.remap[self.remap >= 0]]
+        held_out = self.heldout.pieces if self.heldout else np.zeros(n_pieces(self.corpus.tokens), dtype=np.uint8)
+        return TokenStream(self.corpus.tokens, self.remap, keep, held_out)
+
+    def memory_plan(self) -> MemoryPlan:
+        """What the run needs, before its tables are written to.
+
+        Raises `EmbedxError` where even the workspaces of its threads cannot be allocated.
+        """
+        tables, settings = self.tables, self.settings
+        with allocating(f"{self.size} with --threads {settings.threads} and --window {settings.window}", SMALLER):
+            of_training = self.strategy().memory()
+        state = {
+            "vectors": (tables.inputs.rows, tables.outputs.rows),
+            "optimizer": (tables.inputs[1:], tables.outputs[1:]),
+            "objective": (tables.state, tables.n_updates),
+        }
+        return plan_memory({**state, **of_training, "subwords": (tables.parts, self.buckets)}, state)
+
+    def on_disk(self) -> tuple[int, int]:
+        """Bytes of the model's folder, and of the run's state in a checkpoint."""
+        tables, n_words = self.tables, len(self.words)
+        n_rows = n_words + len(tables.outputs.rows)
+        if self.settings.ngrams is not None:  # the words' own parts beside their vectors
+            n_rows += len(tables.inputs.rows)
+        numbers = n_rows * self.settings.dim + len(self.buckets) + len(tables.outputs.rows)
+        of_words = n_words * (BYTES_PER_LINE + (COUNT_BYTES if self.heldout else 0))
+        return 4 * numbers + of_words, n_bytes((tables.inputs, tables.outputs, tables.state, tables.n_updates))
+
+    def initialise(self) -> None:
+        """Write to the tables what training starts from."""
+        initialise(self.tables, self.objective, self.settings, self.kept, self.sampler.noise)
+        if self.config.start is not None:
+            self.tables = self.config.start.write(self.tables, self.words, self.objective, self.settings, self.buckets)
+
+    # ---- training
+
+    def strategy(self) -> Streamed:
+        """How its chunks are trained."""
+        kind = RetrievedStream if self.config.retrieves else Streamed
+        found = kind(self.objective, self.settings, self.sampler, self.tables, self.stream())
+        kept = self.kept
+        found.frequency_scores = self.objective.initial_bias(kept / kept.sum(), self.sampler.noise)
+        return found
+
+    def run(
+        self,
+        strategy: Strategy,
+        snapshot: Mapping[str, Any] | None = None,
+        checkpoints: Checkpoints | None = None,
+        callbacks: Sequence[Callback] = (),
+    ) -> trainer.Outcome:
+        """Train the tables in place; `snapshot` is of the state of a run that was set up alike, to resume."""
+        if checkpoints is not None:
+            checkpoints.identify(lambda: self.identity() | strategy.identity())
+        settings, state, self.loss_unit = self.settings, TrainState(), strategy.loss_unit
+        if settings.heldout_points:
+            state.add_attribute("task.history", self, "history")
+
+        def after_epoch(epoch: int, tally: Tally, seconds: float) -> bool:
+            if settings.heldout_points:
+                self._score_heldout(epoch + 1, seconds, settings.heldout_points)
+            return want_an_end(callbacks, EpochEnd(epoch + 1, tally.mean_loss, tally.words, seconds, self.model(None)))
+
+        rate = float(settings.learning_rate or 0)
+        schedule = Schedule(rate, strategy.n_chunks, self.n_trained_words, settings.epochs, settings.time_budget)
+        watch = after_epoch if callbacks or settings.heldout_points else None
+        return trainer.run(strategy, schedule, self.progress, watch, snapshot, state, checkpoints, plan=self.plan)
+
+    def _score_heldout(self, epochs: int, seconds: float, points: int) -> None:
+        """Report the held-out log-likelihood after so many epochs and seconds, if one of the points of the run is passed."""
+        settings, last = self.settings, self.history[-1] if self.history else {"epoch": 0, "seconds": 0.0}
+        now, before = epochs / settings.epochs, last["epoch"] / settings.epochs
+        if settings.time_budget is not None:
+            now, before = seconds / settings.time_budget, last["seconds"] / settings.time_budget
+        if now < 1 and int(now * points) > int(before * points):  # the end of the run is scored anyway
+            found = self.heldout_metrics()["log_likelihood"]
+            self.progress.note(f"epoch {epochs}: held-out log-likelihood {found:.4f}")
+            self.history.append({"epoch": epochs, "seconds": round(seconds, 3), "log_likelihood": found})
+
+    def heldout_metrics(self) -> dict[str, float]:
+        """How likely what was learned so far finds the text that was held out; see `embedx.evaluation.heldout`."""
+        vectors = self.model(None)
+        assert self.heldout is not None
+        pairs, calibration = heldout.draw(self.heldout.words, self.heldout.sentences, vectors, groups=self.heldout.spans)
+        return heldout.evaluate(vectors, pairs, calibration).metrics()
+
+    # ---- the model
+
+    def model(self, outcome: trainer.Outcome | None) -> model.WordVectors:
+        """What was learned so far, as views of the tables; word vectors that are means of rows are new."""
+        settings, dim, tables, start = self.settings, self.settings.dim, self.tables, self.config.start
+        arrays = {"input": engine.input_vectors(tables)[:, :dim], "output": tables.outputs.rows[:, :dim]}
+        subwords = None
+        if settings.ngrams is not None:
+            own, of_buckets = np.split(tables.inputs.rows[:, :dim], [len(self.words)])
+            arrays |= {"word_part": own, "ngram": of_buckets, "ngram_bucket": self.buckets}
+            subwords = Subwords(settings.ngrams, of_buckets, self.buckets)
+        if settings.bias != "none":
+            arrays["bias"] = tables.outputs.rows[:, dim]
+        if self.words.held_out is not None:
+            arrays["heldout_counts"] = self.words.held_out
+        sources = [each["name"] for each in self.corpus.report["sources"] if not each["skipped"]][:MAX_SOURCES]
+        facts: dict[str, Any] = {
+            "objective": self.objective.name, "corpus": self.corpus.key, "sources": sources,
+            "corpus_tokens": self.corpus.n_tokens, "words": len(self.words),
+        }  # fmt: skip
+        if start is not None:
+            facts |= {"words_kept": len(start.model), "words_added": len(self.words) - len(start.model)}
+        if outcome is not None:
+            tally = outcome.tally
+            facts |= {
+                "final_loss": outcome.final_loss, "loss_unit": self.loss_unit, "highest_loss": outcome.highest_loss,
+                "epochs": round(outcome.epochs, 4), "words_trained": tally.words, "pairs_trained": tally.pairs,
+                "seconds": round(outcome.seconds, 3), "words_per_second": round(tally.words / max(outcome.seconds, 1e-9)),
+                "interrupted": outcome.interrupted_by is not None, **outcome.facts(),
+            }  # fmt: skip
+        if self.history:
+            facts["history"] = self.history
+        return model.WordVectors(
+            self.words.words, arrays, counts=self.words.counts, settings=self.config.record(), facts=facts,
+            phrases=phrases_of(self.corpus), subwords=subwords,
+        )  # fmt: skip
 
 
 def train(
@@ -69,7 +261,6 @@ def train(
         if wrap is not None:
             config = replace(config, settings=replace(config.settings, threads=1))
         task = prepared(corpus, config, progress)
-        task.check_pairs()
         task.plan = task.memory_plan()
         task.plan.check(task.size, SMALLER)
         if checkpoints is not None:
@@ -111,16 +302,13 @@ def prepared(corpus: EncodedCorpus, config: Configuration, progress: Progress) -
     words = words.without(held_out.counts) if held_out else words
     kept = kept_counts(words.trained_counts, vocabulary.sample)
     objective.prepare(kept)
-    sampler, warm_up = samplers.prepared(config.samplers(), words.trained_counts, objective.paths())
+    sampler = config.new_sampler()
+    sampler.prepare(words.trained_counts, paths=objective.paths())
     if config.collapsed is None:
         settings = by_size(settings, objective, n_tokens, progress)
         warn_of_rate(settings, objective, progress)
         n_around = context_words(corpus.tokens, settings.window)
-        settings = resolved(settings, objective, warm_up or sampler, kept, n_around, progress)
-        if sampler.candidates == "all" and len(words) > MANY_WORDS:
-            progress.note(
-                f"all {len(words):,} words are candidates of each pair, which is slow; --max-vocab 5000 keeps the most frequent"
-            )
+        settings = resolved(settings, objective, sampler, kept, n_around, progress)
     else:
         settings = replace(settings, threads=settings.threads or trainer.usable_cores())
     parts, buckets = subwords.NO_PARTS, np.zeros(0, np.int32)
@@ -134,7 +322,14 @@ def prepared(corpus: EncodedCorpus, config: Configuration, progress: Progress) -
         progress.note(f"subwords: {n_each:.1f} n-grams a word, in {len(buckets):,} of {settings.buckets:,} buckets")
     tables = empty_tables(objective, settings, len(words), len(buckets))._replace(parts=parts)
     config = replace(config, settings=settings)
-    return Task(corpus, config, words, remap, held_out, sampler, warm_up, tables, buckets, progress)
+    task = Task(corpus, config, words, remap, held_out, sampler, tables, buckets, progress)
+    if not has_pairs(task.stream()):
+        names = [f"{source['name']}: " for source in corpus.report["sources"][:1]]
+        raise EmbedxError(
+            "".join(names) + "no sentence has two words of the vocabulary, so there is nothing to train on; write sentences "
+            "of several words, one a line, or lower --min-count"
+        )
+    return task
 
 
 def _check_finite(task: Task) -> None:

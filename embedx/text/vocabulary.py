@@ -65,17 +65,10 @@ def kept_counts(counts: np.ndarray, sample: float) -> np.ndarray:
 
 def select(corpus: EncodedCorpus, settings: VocabularySettings) -> tuple[Vocabulary, np.ndarray]:
     """The words that the settings keep, and the remap int32 (n_types,) from provisional ids to theirs, -1 if left out."""
-    counts = corpus.counts
-    if settings.vocab is not None:
-        wanted = set(listed(settings.vocab))
-        kept = np.flatnonzero(np.fromiter((word in wanted for word in corpus.words), np.bool_, len(counts)))
-        if len(kept) == 0:
-            raise EmbedxError(f"--vocab {settings.vocab}: none of its words is in the text; is it tokenised alike?")
-    else:
-        kept = np.flatnonzero(counts >= settings.min_count)
-    kept = kept[np.argsort(-counts[kept], kind="stable")]  # only these, because most words are rare
-    if settings.vocab is None:
-        kept = kept[: settings.max_vocab]
+    counts, kept = corpus.counts, np.flatnonzero(is_wanted(corpus, settings))
+    kept = kept[np.argsort(-counts[kept], kind="stable")][: settings.max_vocab]  # only these, because most words are rare
+    if len(kept) == 0 and settings.vocab is not None:
+        raise EmbedxError(f"--vocab {settings.vocab}: none of its words is in the text; is it tokenised alike?")
     if len(kept) == 0:
         raise EmbedxError(
             f"no word is seen {settings.min_count} times, the most frequent one {counts.max(initial=0)}; "
@@ -84,6 +77,14 @@ def select(corpus: EncodedCorpus, settings: VocabularySettings) -> tuple[Vocabul
     remap = np.full(len(counts), -1, np.int32)
     remap[kept] = np.arange(len(kept), dtype=np.int32)
     return Vocabulary(corpus.words.at(kept), counts[kept]), remap
+
+
+def is_wanted(corpus: EncodedCorpus, settings: VocabularySettings) -> np.ndarray:
+    """bool (n_types,): the words of --vocab or, without, those that are frequent enough."""
+    if settings.vocab is None:
+        return corpus.counts >= settings.min_count
+    wanted = set(listed(settings.vocab))
+    return np.fromiter((word in wanted for word in corpus.words), np.bool_, len(corpus.words))
 
 
 def listed(path: str) -> list[str]:
