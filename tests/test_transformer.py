@@ -54,12 +54,12 @@ def test_parameters_are_read_set_and_cloned(tmp_path):
     assert copy.get_params() == made.get_params()
     assert copy.set_params(objective="ns", dim=9) is copy
     assert (copy.config.objective.name, copy.config.settings.dim, copy.config.settings.window) == ("ns", 9, 3)
-    assert (made.objective.name, made.settings.dim) == ("ar", 7)
+    assert (made.config.objective.name, made.config.settings.dim) == ("ar", 7)
     with pytest.raises(TypeError, match="SkipGram takes no dimension"):
         copy.set_params(dimension=3)
     with pytest.raises(EmbedxError, match="--dim 0: must be at least 1"):
         copy.set_params(window=8, dim=0)
-    assert (copy.settings.dim, copy.settings.window) == (9, 3)
+    assert (copy.config.settings.dim, copy.config.settings.window) == (9, 3)
     assert repr(embedx.SkipGram(dim=3)) == "SkipGram(objective='ns', dim=3)"
     with pytest.raises(NotFittedError):
         check_is_fitted(copy)
