@@ -88,21 +88,6 @@ def test_of_those_that_share_the_first_rank_the_fastest_is_reported():
     assert [line.standings["log_likelihood"].rank for line in found.lines] == [1, 1]
 
 
-@pytest.mark.parametrize(
-    ("ends", "printed"),
-    [
-        ((0.20, 0.21), "still rose over the last 20 % of its time, by 0.205 ± 0.005: more time may help."),
-        ((-0.20, -0.21), "fell over the last 20 % of its time, by 0.205 ± 0.005: less time, or more data, may help."),
-        ((0.20, -0.21), None),
-        ((0.20,), None),
-    ],
-)
-def test_the_curve_reports_whether_more_time_would_help(ends, printed):
-    records = [run("ar", k + 1, -8.0, curve=[(1, 2, -8.6), (4, 8, -8.2), (5, 10, -8.2 + end)]) for k, end in enumerate(ends)]
-    found = [sentence for sentence in ranked(*records).advice if "learning curve" in sentence]
-    assert found == ([f"The learning curve of ar {printed}"] if printed else [])
-
-
 def test_a_model_that_learned_nothing_and_a_single_seed_are_reported():
     found = ranked(run("ns", 1, -8.5), run("ove", 1, -9.5))
     assert any(each.startswith("ove does not beat the unigram baseline (-9.000)") for each in found.advice)

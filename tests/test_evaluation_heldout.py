@@ -268,11 +268,11 @@ def test_the_difference_of_two_models_is_paired():
     a, b, pairs = words_model(seed=1), words_model(seed=2), random_pairs(200)
     found = [evaluate(each, pairs, NO_PAIRS) for each in (a, b)]
     difference = compare(*found)
-    assert difference.log_likelihood == pytest.approx(found[0].log_likelihood - found[1].log_likelihood)
+    assert difference.value == pytest.approx(found[0].log_likelihood - found[1].log_likelihood)
     gain = found[0].values - found[1].values
     sums = [(gain - gain.mean())[pairs.groups == group].sum() for group in range(20)]
-    assert difference.standard_error == pytest.approx(np.sqrt(20 / 19 * np.square(sums).sum()) / 200)
-    assert compare(found[0], found[0]) == (0, 0)
+    assert difference.error == pytest.approx(np.sqrt(20 / 19 * np.square(sums).sum()) / 200)
+    assert compare(found[0], found[0]).interval() == (0, 0)
 
 
 def test_models_of_different_words_and_different_pairs_do_not_compare():

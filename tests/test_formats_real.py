@@ -309,19 +309,6 @@ def test_sentence_transformers_embeds_sentences(tmp_path, dtype):
     np.testing.assert_allclose(found * 6, expected, atol=2e-2 if dtype == "float16" else 1e-5)  # three words are not known
 
 
-def test_the_card_has_data_settings_and_scores(tmp_path):
-    from huggingface_hub import ModelCard
-
-    _, folder = folder_of_sentences(tmp_path)
-    card = ModelCard.load(folder / "README.md")
-    assert card.data.to_dict()["library_name"] == "sentence-transformers"
-    assert "9 words, 12 dimensions, float32" in card.text
-    for line in ('"corpus.txt"', '"log_likelihood": -8.5', '"window": 5'):
-        assert line in card.text
-    with pytest.raises(EmbedxError, match="not a model folder"):
-        model.load(folder)
-
-
 # ---- overwriting
 
 

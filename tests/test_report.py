@@ -73,38 +73,29 @@ def test_a_label_beyond_all_answers_is_not_found_however_many_are_asked_for():
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_labels_confused_and_missed(seed):
+def test_labels_that_are_confused(seed):
     top, rows, _ = drawn_answers(seed, n_rows=200)
     labels = Labels.of_rows(rows)
-    pairs, missed, occurrences = {}, {}, {}
+    pairs = {}
     for best, row in zip(top.tolist(), rows, strict=True):
         share = best[: len(row)]
         for label in row:
-            occurrences[label] = occurrences.get(label, 0) + 1
             if label not in share:
-                missed[label] = missed.get(label, 0) + 1
                 for answer in set(share) - set(row):
                     pairs[label, answer] = pairs.get((label, answer), 0) + 1
     found = answers.confusions(top, labels)
     assert {(each.label, each.answer): each.rows for each in found} == pairs
     assert [each.rows for each in found] == sorted(pairs.values(), reverse=True)
-    most = answers.most_missed(top, labels, found)
-    assert {each.label: (each.missed, each.occurrences) for each in most} == {k: (missed[k], occurrences[k]) for k in missed}
-    assert [each.missed for each in most] == sorted(missed.values(), reverse=True)
-    for each in most:
-        assert pairs[each.label, each.instead] == max(n for (label, _), n in pairs.items() if label == each.label)
 
 
 def test_with_one_label_a_row_confusions_are_those_of_first_answers():
     top, labels = np.array([[0, 1], [1, 0], [1, 0]]), Labels.of_rows([[0], [0], [0]])
     assert answers.confusions(top, labels) == [answers.Confusion(0, 1, 2)]
-    assert answers.most_missed(top, labels, []) == [answers.Missed(0, 3, 2, None)]
 
 
 def test_rows_without_labels_confuse_nothing():
     labels = Labels.of_rows([[], []])
     assert answers.confusions(np.array([[0, 1], [1, 0]]), labels) == []
-    assert answers.most_missed(np.array([[0, 1], [1, 0]]), labels, []) == []
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -253,7 +244,6 @@ def test_what_is_found_on_test_data(tmp_path, write):
     assert ["n", "6"] in found["metrics"]  # one row has no label
     assert len(found["examples"]) == 1 + 3
     assert "over 6 labelled rows" in found["chart_of_reliability"]["about"]
-    assert {row[0]: row[1] for row in found["missed"][1:]} == {"film": "1", "rare": "1", "unknown label 4": "1"}
     assert ["film", "sport", "1"] in found["confused"]
     head, *mistakes = found["mistakes"]
     assert head == ["row", "labels", "best predictions", "words"]
@@ -293,7 +283,7 @@ def test_the_command_writes_a_page_named_after_the_model(tmp_path, monkeypatch, 
         ("words", {"examples": 5}, "--examples is for a classifier"),
         ("words", {"words": "topic1word1,nothere"}, "nothere: not among the 60 words of the model"),
         ("words", {"output": "nowhere/page.html"}, "nowhere/page.html: its folder does not exist"),
-        ("words", {"output": "."}, ".: is a folder; give the name of a file"),
+        ("words", {"output": "."}, ".: is a folder, a pipe or a device; give the name of a file"),
         ("words", {"projection": "sketch"}, "--projection sketch: choose one of tsne, pca"),
         ("labels", {"words": "a"}, "--words is for word vectors; MODEL is a classifier"),
         ("labels", {"pairs": ["x"]}, "--pairs is for word vectors"),

@@ -19,7 +19,7 @@ NAMES = {  # theirs: ours; where there are two, the one that the command has. fa
     "t": ("sample",),  # fastText
 }
 ARCHITECTURE = "write --architecture skipgram or --architecture cbow"
-RATE = "a learning rate of plain SGD; write --optimizer sgd --learning-rate X, or leave it out for the default of the objective"
+RATE = "a rate of plain SGD; leave it out for the default, or write --optimizer sgd --learning-rate X for `embedx train`"
 LENGTHS = "the lengths of character n-grams are one option of `embedx train`: --subwords 3-6"
 INSTEAD = {  # options that no command has, or only other commands: what to write
     "cbow": ARCHITECTURE,  # word2vec.c
@@ -34,12 +34,14 @@ INSTEAD = {  # options that no command has, or only other commands: what to writ
     "minn": LENGTHS,  # fastText, as all that follow
     "maxn": LENGTHS,
     "word-ngrams": "embedx has no n-grams of words; leave it out, or join collocations by --phrases 1 of `embedx train`",
+    "min-count": "every word of a labelled text is a feature; leave it out",
     "min-count-label": "every label is learned; leave it out",
     "label": "labels begin with __label__; change those of the text",
     "pretrained-vectors": "the hidden layer is learned from the labels; leave it out",
     "autotune-validation": "`embedx compare --tune` compares settings, `embedx classify --validation` keeps the best epoch",
     "heldout": "write --text FILE to score a text; `embedx train --heldout` holds a part out",
     "heldout-every": "write --heldout-points N, for N scores over the run",
+    "set": "this command has no fine settings; write --NAME VALUE",
     "save-config": "write the options into the TOML file of --config; model.json in the output folder has those of a run",
     "log-json": "an option of training; the page has the loss of each epoch",
 }

@@ -42,21 +42,6 @@ SHORT_HELP = {  # the options that --help shows; --help-all shows all
 }  # fmt: skip
 
 
-def completed(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
-    """Shell completion by one of these names."""
-
-    def complete(incomplete: str) -> list[str]:
-        return [name for name in names() if name.startswith(incomplete)]
-
-    return complete
-
-
-def objective_names() -> Iterable[str]:
-    from embedx.objectives import OBJECTIVES
-
-    return OBJECTIVES
-
-
 # ---- options from the signature and the docstring of a command
 
 SHARED = {  # options that several commands have: the section of the help, and the text
@@ -115,8 +100,6 @@ def as_option(parameter: inspect.Parameter, texts: Mapping[str, str]) -> inspect
         about.metavar = name.upper() + ("..." if get_origin(kind) is list else "")
     else:
         about.param_decls = (NAMES.get(name, f"--{name.replace('_', '-')}"), *FLAGS.get(name, ()))
-    if name == "objective":
-        about.autocompletion = completed(objective_names)
     return parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=Annotated[kind, about])
 
 
@@ -131,7 +114,6 @@ class Option:
     panel: str = Settings.panel
     defaults: dict[str, Any] = dataclasses.field(default_factory=dict)  # of objectives and modes, where they differ
     meanings: dict[str, list[str]] = dataclasses.field(default_factory=dict)  # meaning: objectives that declare it
-    by_set: bool = False  # given by --set to this command, though it has an option elsewhere
 
     @property
     def is_own(self) -> bool:
@@ -140,15 +122,13 @@ class Option:
 
     @property
     def is_fine(self) -> bool:
-        return self.by_set or self.field.name in FINE
+        return self.field.name in FINE
 
     def parameter(self) -> inspect.Parameter:
         """As typer wants it. None stands for an option that was not typed."""
         kind: Any = kind_of(self.field)
-        choices, flag = self.field.metadata["choices"], option_name(self.field.name)
+        flag = option_name(self.field.name)
         how: dict[str, Any] = {"show_default": False, "rich_help_panel": self.field.metadata["panel"] or self.panel}
-        if choices:
-            how["autocompletion"] = completed(lambda: choices)
         if kind is bool:
             flag = f"{flag}/--no-{flag[2:]}"
         else:
@@ -250,15 +230,14 @@ def classify_options() -> Options:
 
 
 def compare_options() -> Options:
-    """The settings of `embedx compare`, and those that it passes to each run, by --set but for a few."""
+    """The settings of `embedx compare`, and those that it passes to each run."""
     from embedx.classification.settings import ClassifySettings
-    from embedx.comparison.settings import BY_SET, OF_LABELS, OF_TEXT, CompareSettings
+    from embedx.comparison.settings import OF_LABELS, OF_TEXT, CompareSettings
     from embedx.skipgram.settings import SkipGramSettings
 
-    passed = options_of(SkipGramSettings, VocabularySettings, TextSettings)
-    passed = {name: passed[name] for name in OF_TEXT} | {name: options_of(ClassifySettings)[name] for name in OF_LABELS}
-    options = options_of(CompareSettings) | passed
-    return {name: dataclasses.replace(each, by_set=name in BY_SET) for name, each in options.items()}
+    of_text, of_labels = options_of(SkipGramSettings, VocabularySettings, TextSettings), options_of(ClassifySettings)
+    passed = {name: of_text[name] for name in OF_TEXT} | {name: of_labels[name] for name in OF_LABELS}
+    return options_of(CompareSettings) | passed
 
 
 def phrase_options() -> Options:

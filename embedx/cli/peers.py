@@ -7,7 +7,6 @@ Defaults are theirs, but for the threads, one for each usable core, and the opti
 that have no effect on the model there have none here.
 """
 
-import shlex
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -55,10 +54,8 @@ def word2vec(
     train   text
     output  file of the vectors
     """
-    if hs and negative:
-        raise EmbedxError(f"-hs {hs} with -negative {negative}: would train by both at once; add -negative 0")
-    if not hs and not negative:
-        raise EmbedxError("-hs 0 with -negative 0: there is nothing left to train by; give one of them")
+    if bool(hs) == bool(negative):
+        raise EmbedxError(f"-hs {hs} with -negative {negative}: give one of them, and 0 for the other")
     if read_vocab and min_count is not None:
         raise EmbedxError("-min-count with -read-vocab: the words of the file are taken as they are; leave -min-count out")
     typed: dict[str, Any] = {"dim": size, "window": window, "sample": sample, "epochs": iter}
@@ -89,8 +86,6 @@ def supervised(
     neg: int = 5,
     thread: int | None = None,
     seed: int | None = None,
-    lr: float | None = None,
-    min_count: int = 1,
     ws: int | None = None,
     bucket: int | None = None,
     lr_update_rate: int | None = None,
@@ -107,13 +102,6 @@ def supervised(
     output   folder of the model
     verbose  without effect
     """
-    if lr not in (None, 0.1):
-        raise EmbedxError(
-            f"-lr {lr}: the rate of fastText's own optimizer; leave it out for the default, which is chosen from the data, or "
-            f"type `embedx classify {shlex.quote(input)} --hidden {dim} --learning-rate X`"
-        )
-    if min_count > 1:
-        raise EmbedxError(f"-minCount {min_count}: every word of the text is a feature; leave it out")
     if loss not in LOSSES:
         raise EmbedxError(f"-loss {loss}: {choice(loss, LOSSES)}")
     objective = LOSSES[loss]

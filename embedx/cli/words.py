@@ -130,7 +130,8 @@ def score_text(models: list[str], corpus: str, seed: int, progress: Progress) ->
     metrics = [each.metrics() for each in found]
     if len(found) == 1:
         return run.plain_numbers(metrics[0]), run.metric_lines(metrics[0])
-    difference = heldout.compare(*found)._asdict()
+    gain = heldout.compare(*found)
+    difference = {"log_likelihood": gain.value, "standard_error": gain.error}
     named = zip(("model", "other", "difference"), map(run.plain_numbers, (*metrics, difference)), strict=True)
     lines = run.metric_lines({f"difference_{name}": value for name, value in difference.items()})
     return dict(named), [*run.metric_lines(*metrics), *lines]

@@ -9,9 +9,8 @@ import numpy as np
 
 from embedx.comparison.records import Run
 from embedx.evaluation import statistics
-from embedx.evaluation.statistics import Error, Estimate, Score, Standing
+from embedx.evaluation.statistics import Score, Standing
 
-LAST = 0.8  # share of a run's time, after which a rise of the curve says that more time would help
 NAMES = {  # of measures, in sentences
     "log_likelihood": "log-likelihood", "similarity": "word similarity", "analogies": "analogies",
     "p@1": "P@1", "p@3": "P@3", "p@5": "P@5", "ndcg@5": "nDCG@5",
@@ -123,7 +122,6 @@ def advice(ranking: Ranking) -> list[str]:
             if value_of(line, by) <= ranking.unigram:
                 beaten = f"does not beat the unigram baseline ({ranking.unigram:.3f})"
                 sentences.append(f"{line.objective} {beaten}: too little text or time.")
-    sentences += of_time(ranking, leaders[0])
     if all(len(line.seeds) == 1 for line in lines) and len(lines) > 1:
         sentences.append(
             "Each was trained with one seed: errors and ranks leave out the variance over seeds; --seeds 3 measures it."
@@ -179,27 +177,6 @@ def of_pace(ranking: Ranking, own: Sequence[Line], leaders: Sequence[Line]) -> l
             f"{fastest.objective}, and is {spoken(-behind.value)} below {own[0].objective}."
         )
     return sentences
-
-
-def of_time(ranking: Ranking, first: Line) -> list[str]:
-    """Whether the learning curve of the best still rose, or fell, significantly at the end."""
-    rises = {name: [each for each in map(last_rise, runs) if each is not None] for name, runs in ranking.curves.items()}
-    seeds, own = statistics.pooled_deviation(list(rises.values())), rises[first.objective]
-    if not own or not seeds.freedom:
-        return []
-    rise = Estimate(float(np.mean(own)), (Error(seeds.value / math.sqrt(len(own)), seeds.freedom),))
-    change = f"over the last {100 * (1 - LAST):.0f} % of its time, by {abs(rise.value):.3g} ± {rise.error:.1g}"
-    ends = {
-        1: f"still rose {change}: more time may help.",
-        -1: f"fell {change}: less time, or more data, may help.",
-    }
-    return [f"The learning curve of {first.objective} {ends[rise.sign()]}"] if rise.sign() else []
-
-
-def last_rise(curve: Sequence[Sequence[float]]) -> float | None:
-    """How much the score rose after LAST of the time; None where the curve has no point before."""
-    before = [point for point in curve[:-1] if point[1] <= LAST * curve[-1][1]]
-    return curve[-1][2] - before[-1][2] if before else None
 
 
 def value_of(line: Line, measure: str) -> float:

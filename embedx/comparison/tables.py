@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from embedx.comparison.ranking import NAMES, Line, Ranking
-from embedx.evaluation.word_report import aligned
 from embedx.pages import curves as drawing
 from embedx.pages.document import render
+from embedx.pages.plain import aligned
 from embedx.settings import as_arguments
 
 MEGABYTE = 1e6

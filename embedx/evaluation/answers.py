@@ -47,16 +47,6 @@ class Confusion:
 
 
 @dataclass(frozen=True)
-class Missed:
-    """A label of test rows, and how often it was not found."""
-
-    label: int
-    occurrences: int
-    missed: int
-    instead: int | None  # the wrong label most often predicted instead; None if there was none
-
-
-@dataclass(frozen=True)
 class Reliability:
     """First predictions by their probability."""
 
@@ -121,19 +111,6 @@ def confusions(top: np.ndarray, labels: Labels) -> list[Confusion]:
     order = np.lexsort((pairs.col, pairs.row, -pairs.data))
     found = zip(pairs.row[order].tolist(), pairs.col[order].tolist(), pairs.data[order].tolist(), strict=True)
     return [Confusion(*each) for each in found]
-
-
-def most_missed(top: np.ndarray, labels: Labels, confused: list[Confusion]) -> list[Missed]:
-    """The labels that were not found in some rows, most often first; `confused` are the `confusions`."""
-    share = np.minimum(labels.n_of_row, top.shape[1])
-    is_missed = ranks(top, labels) >= share[row_of_label(labels)]
-    n = np.bincount(labels.ids)
-    missed = np.bincount(labels.ids[is_missed], minlength=len(n))
-    instead: dict[int, int] = {}
-    for each in confused:
-        instead.setdefault(each.label, each.answer)
-    order = [int(k) for k in np.argsort(-missed, kind="stable") if missed[k]]
-    return [Missed(k, int(n[k]), int(missed[k]), instead.get(k)) for k in order]
 
 
 def reliability(probability: np.ndarray, is_right: np.ndarray, bins: int = BINS) -> Reliability:

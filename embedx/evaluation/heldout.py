@@ -32,7 +32,7 @@ from embedx import objectives, samplers
 from embedx.engine.encoders import ENCODERS
 from embedx.errors import EmbedxError
 from embedx.evaluation.labels import blocks_of_rows, fit_temperature
-from embedx.evaluation.statistics import grouped
+from embedx.evaluation.statistics import Estimate, grouped
 from embedx.labeled.data import Labels
 from embedx.settings import TextSettings
 from embedx.text.encode import Corpora, encode
@@ -77,13 +77,6 @@ class Likelihood:
     def metrics(self) -> dict[str, float]:
         """The numbers by their names."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.type in (int, float)}
-
-
-class LikelihoodDifference(NamedTuple):
-    """The log-likelihood of the same pairs under the first model minus that under the second, in nats."""
-
-    log_likelihood: float
-    standard_error: float
 
 
 # ---- pairs
@@ -250,8 +243,8 @@ def evaluate(
     )
 
 
-def compare(a: Likelihood, b: Likelihood) -> LikelihoodDifference:
-    """The mean of log p_a - log p_b over the same pairs, and its standard error by group.
+def compare(a: Likelihood, b: Likelihood) -> Estimate:
+    """The mean of log p_a - log p_b over the same pairs, with its error by group.
 
     Raises `EmbedxError` where the models have different words, `ValueError` where the pairs differ.
     """
@@ -259,7 +252,7 @@ def compare(a: Likelihood, b: Likelihood) -> LikelihoodDifference:
     if not np.array_equal(a.groups, b.groups):
         raise ValueError("other pairs were scored by the one than by the other")
     gain = a.values - b.values
-    return LikelihoodDifference(float(gain.mean()), grouped(gain, a.groups).item_error().value)
+    return Estimate(float(gain.mean()), (grouped(gain, a.groups).item_error(),))
 
 
 def check_same_words(a: list[str], b: list[str]) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from embedx.evaluation import statistics
 from embedx.evaluation.statistics import number
+from embedx.pages.plain import aligned
 
 PROTOCOL = {
     "case": "ignored; the most frequent variant counts",
@@ -18,7 +19,7 @@ PROTOCOL = {
 
 
 @dataclass(frozen=True)
-class Score:
+class TestScore:
     """One model's score on one test, or on several together."""
 
     test: str
@@ -54,7 +55,7 @@ class Report:
     """The scores of one model or more, with differences if there are two or more."""
 
     models: list[str]
-    scores: list[Score]  # those of a set follow each other, in the order of the models
+    scores: list[TestScore]  # those of a set follow each other, in the order of the models
     differences: list[ScoreDifference]
     warnings: list[str]
     seed: int
@@ -150,8 +151,3 @@ def shown(measure: str, *values: float, sign: str = "") -> str:
     percent = measure == "accuracy"
     texts = [f"{100 * value:{sign}.1f}" if percent else f"{value:{sign}.3f}" for value in values]
     return " to ".join(texts) + (" points" if sign else " %") * percent
-
-
-def aligned(rows: list[list[str]]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]

@@ -26,7 +26,7 @@ import numpy as np
 
 from embedx.errors import EmbedxError
 from embedx.evaluation import analogies, groups, statistics
-from embedx.evaluation.word_report import Report, Score, ScoreDifference
+from embedx.evaluation.word_report import Report, ScoreDifference, TestScore
 from embedx.evaluation.word_sets import (
     MIN_ITEMS,
     Analogies,
@@ -173,7 +173,7 @@ def matching(patterns: Sequence[str | Path]) -> list[str]:
     return found
 
 
-def summary(name: str, answers: Answers, seed: int) -> Score:
+def summary(name: str, answers: Answers, seed: int) -> TestScore:
     """The score of a model on a test."""
     test, used = answers.test, int(np.count_nonzero(answers.used))
     ends = (math.nan, math.nan)
@@ -181,10 +181,10 @@ def summary(name: str, answers: Answers, seed: int) -> Score:
         found = answers.scored(seed=seed)
         low = -1.0 if test.measure == "spearman" else 0.0
         ends = statistics.Estimate(found.value, (found.item_error(),)).interval(low, 1.0)
-    return Score(test.name, name, test.measure, answers.score, ends, used, len(test), test.candidates, answers.details)
+    return TestScore(test.name, name, test.measure, answers.score, ends, used, len(test), test.candidates, answers.details)
 
 
-def coverage(score: Score) -> list[str]:
+def coverage(score: TestScore) -> list[str]:
     """A warning if the vocabulary covers too few items for the score to mean much."""
     if score.test == PooledPairs.name:  # there are warnings for its sets
         return []

@@ -9,7 +9,7 @@ import numpy as np
 
 from embedx.classification.classifier import Classifier
 from embedx.evaluation import answers, learning_curves
-from embedx.evaluation.answers import THIRDS, UNSEEN, FrequencyBin, Missed, Reliability, bin_of_labels
+from embedx.evaluation.answers import THIRDS, UNSEEN, FrequencyBin, Reliability, bin_of_labels
 from embedx.evaluation.labels import hits, likelihood_warning
 from embedx.evaluation.learning_curves import Points
 from embedx.labeled.data import Labeled
@@ -63,7 +63,6 @@ def findings(
         return found if len(rows) else None
 
     confused = answers.confusions(top, labels)
-    missed = answers.most_missed(top, labels, confused)
     reliability = answers.reliability(probability[labelled, 0].astype(np.float64), is_right[labelled, 0])
     rows = [["label", "wrong prediction", "rows"]]
     rows += [[names[each.label], names[each.answer], f"{each.rows:,}"] for each in confused[:MAX_ROWS]]
@@ -78,7 +77,6 @@ def findings(
         "warning": likelihood_warning(metrics, classifier.n_labels),
         "chart_of_reliability": reliability_chart(reliability, about_reliability(classifier, reliability)),
         "bins": frequency_rows(answers.by_frequency(top, labels, classifier.counts)),
-        "missed": missed_rows(classifier, missed, names) if missed else None,
         "confused": rows if confused else None,
         "mistakes": example_rows(surest),
         "examples": example_rows(np.sort(drawn)),
@@ -133,17 +131,6 @@ def frequency_rows(bins: Sequence[FrequencyBin]) -> list[list[str]]:
         counted = [f"{each.labels:,}", span(each.min_rows, each.max_rows), f"{each.occurrences:,}"]
         recall = [percent(each.recall[k]) for k in ks]
         rows.append([each.name, *counted, *recall, f"{each.predicted:,}", percent(each.precision)])
-    return rows
-
-
-def missed_rows(classifier: Classifier, missed: Sequence[Missed], names: Sequence[str]) -> list[list[str]]:
-    """The labels that were missed in most rows."""
-    rows = [["label", "missed", "in test rows", "found", "training rows", "instead"]]
-    for each in missed[:MAX_ROWS]:
-        trained = int(classifier.counts[each.label]) if each.label < classifier.n_labels else 0
-        instead = DASH if each.instead is None else names[each.instead]
-        share = percent(1 - each.missed / each.occurrences)
-        rows.append([names[each.label], f"{each.missed:,}", f"{each.occurrences:,}", share, f"{trained:,}", instead])
     return rows
 
 

@@ -134,10 +134,8 @@ def key_figures(model: Any, is_classifier: bool, findings: Mapping[str, Any]) ->
 
 def check_place(out: Path, overwrite: bool) -> None:
     """Raise `EmbedxError` if a page cannot be put there."""
-    if out.is_dir():
-        raise EmbedxError(f"{out}: is a folder; give the name of a file")
     if out.exists() and not out.is_file():
-        raise EmbedxError(f"{out}: a pipe or a device, which is not replaced by a file; give the name of a file")
+        raise EmbedxError(f"{out}: is a folder, a pipe or a device; give the name of a file")
     if out.exists() and not overwrite:
         raise EmbedxError(f"{out}: exists already; add --overwrite, or choose another --output")
     if not out.resolve().parent.is_dir():

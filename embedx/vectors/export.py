@@ -6,6 +6,7 @@ at a time.
 
 import os
 import shutil
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 
 from embedx.errors import EmbedxError
 from embedx.settings import Settings, param
-from embedx.storage.atomic import beside, sync, sync_folder
+from embedx.storage.atomic import beside
 from embedx.training.progress import Progress, Silent
 from embedx.vectors import formats
 from embedx.vectors.formats.contract import COMPRESSED, DTYPES, WHITE_SPACE, Format, Table, write_pieces
@@ -86,12 +87,10 @@ def _put(out: Path, write: Callable[[Path], None]) -> Path:
         partial.mkdir()
         (partial / "new").mkdir()
         write(partial / "new" / out.name)
-        _sync(partial / "new")
         if place.is_dir():
             place.rename(old)
         for each in sorted((partial / "new").iterdir(), key=lambda file: file.name == out.name):  # what needs the others last
             each.replace(place.with_name(place.name + each.name.removeprefix(out.name)))
-        sync_folder(place.parent)
     except OSError as error:
         raise EmbedxError(f"{out}: cannot be written: {error.strerror or error}; name another file") from error
     finally:
@@ -99,16 +98,6 @@ def _put(out: Path, write: Callable[[Path], None]) -> Path:
             old.rename(place)
         shutil.rmtree(partial, ignore_errors=True)
     return out
-
-
-def _sync(folder: Path) -> None:
-    """Have the disk hold all files in the folder, so that they survive a power cut after they are moved."""
-    for each in (*folder.rglob("*"), folder):
-        if each.is_dir():
-            sync_folder(each)
-        else:
-            with each.open("rb") as written:
-                sync(written)
 
 
 def _check_place(out: Path, format: Format, overwrite: bool) -> None:
@@ -152,17 +141,12 @@ def _table(model: WordVectors, format: Format, settings: ExportSettings, progres
 
 def _writable(words: Sequence[str], progress: Progress) -> Sequence[str]:
     """`words` with `_` for each white-space character (of ASCII: readers end words at no other)."""
-    changed = {word: WHITE_SPACE.sub("_", word) for word in words if not word or WHITE_SPACE.search(word)}
-    if not changed:
-        return words
-    if "" in changed:
+    written = [WHITE_SPACE.sub("_", word) for word in words]
+    n_changed = sum(name != word for name, word in zip(written, words, strict=True))
+    if "" in written:
         raise EmbedxError("the empty word of the model cannot be written in this format; train without it")
-    taken = set(words)
-    for word, name in changed.items():
-        if name in taken:
-            raise EmbedxError(
-                f"the word {word!r} would be written as {name!r}, which is another word; rename one and train again"
-            )
-        taken.add(name)
-    progress.note(f"white space within {len(changed):,} words is written as `_`")
-    return [changed.get(word, word) for word in words]
+    if n_changed:
+        if twice := next((name for name, times in Counter(written).items() if times > 1), None):
+            raise EmbedxError(f"two words would be written as {twice!r}; rename one and train again")
+        progress.note(f"white space within {n_changed:,} words is written as `_`")
+    return written

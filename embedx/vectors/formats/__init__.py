@@ -32,11 +32,6 @@ REGISTRY = (
 
 FORMATS: dict[str, Format] = registry.load(__name__, REGISTRY)
 
-# First bytes of files one may take for vectors, and what to do with them instead.
-FOREIGN = {
-    b"\x93NUMPY": "a bare numpy array without words; give the model folder",
-    b"PK\x03\x04": "a zip archive; unpack it first",
-}
 KNOWN = f"embedx reads {', '.join(name for name, each in FORMATS.items() if not each.is_folder)} files"
 
 
@@ -96,10 +91,6 @@ def read(path: str | Path, progress: Progress | None = None, trust_pickle: bool 
 def format_of(name: str, head: bytes) -> Format:
     """The format of a file that begins with `head`. Raises EmbedxError if it has none."""
     format = next((each for each in FORMATS.values() if each.recognises(head)), None)
-    if format is None or format.name == "glove":
-        for magic, advice in FOREIGN.items():
-            if head.startswith(magic):
-                raise EmbedxError(f"{name}: this is {advice}")
     if format is None:
         raise EmbedxError(f"{name}:1: neither a header `words dim` nor a word with its vector; {KNOWN}")
     return format
