@@ -238,6 +238,7 @@ def test_a_run_ends_with_the_comparison(tmp_path, monkeypatch):
 
 def test_labelled_data_by_the_command_line(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(runs, "watched", forked.watched)
     typed = ["compare", "digits", "--objectives", "softmax,ns", "--epochs", "2", "--seeds", "1", "--threads", "1"]
     application(typed)([*typed, "--json"], standalone_mode=False)
     printed = json.loads(capsys.readouterr().out)

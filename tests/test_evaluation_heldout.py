@@ -9,6 +9,7 @@ import reference
 from embedx.errors import EmbedxError
 from embedx.evaluation import heldout
 from embedx.evaluation.heldout import HeldOutPairs, compare, draw, evaluate, pairs_of, sample_pairs, text_of
+from embedx.evaluation.statistics import grouped
 from embedx.objectives import OBJECTIVES
 from embedx.settings import TextSettings, VocabularySettings
 from embedx.skipgram.settings import SkipGramSettings
@@ -102,14 +103,6 @@ def test_each_centre_meets_all_kept_words_within_some_reach(seed):
             windows.append([kept[j] for j in around if groups[kept[j]] == groups[y]])
         assert found.pop(y, []) in windows
     assert not found
-
-
-def test_words_are_subsampled():
-    n = 20_000
-    words = np.random.default_rng(6).integers(0, 2, n).astype(np.int32)
-    pairs = sample_pairs(words, np.arange(n) // 10, np.array([1, 0.25], np.float32), 1, 0, MANY)
-    assert np.mean(pairs.targets == 1) == pytest.approx(0.2, abs=0.02)  # one rare centre for four frequent ones
-    assert np.mean((pairs.targets == 1) & (pairs.inputs == 1)) == pytest.approx(0.04, abs=0.01)
 
 
 def test_of_too_many_pairs_any_are_taken_and_none_twice():
@@ -209,14 +202,6 @@ def test_a_tree_is_that_of_the_kept_counts():
     np.testing.assert_allclose(evaluate(vectors, pairs, NO_PAIRS).values, expected, atol=1e-5)
 
 
-def test_biases_may_be_missing():
-    vectors, pairs = words_model(), random_pairs(50)
-    del vectors.arrays["bias"]
-    without = evaluate(vectors, pairs, NO_PAIRS).values
-    vectors.arrays["bias"] = np.zeros(30, np.float32)
-    np.testing.assert_array_equal(without, evaluate(vectors, pairs, NO_PAIRS).values)
-
-
 def test_the_unigram_model_is_that_of_kept_counts():
     vectors, pairs = words_model(sample=1e-3), random_pairs(100)
     kept = kept_counts(vectors.counts, 1e-3)
@@ -227,13 +212,7 @@ def test_the_unigram_model_is_that_of_kept_counts():
 def test_the_standard_error_is_by_group():
     vectors, pairs = words_model(), random_pairs(300, n_groups=17)
     found = evaluate(vectors, pairs, NO_PAIRS)
-    total = 0.0
-    for group in set(pairs.groups.tolist()):
-        total += sum(v - found.log_likelihood for v in found.values[pairs.groups == group]) ** 2
-    assert found.standard_error == pytest.approx(np.sqrt(17 / 16 * total) / 300, rel=1e-9)
-    # What is independent from pair to pair is the usual formula.
-    alone = evaluate(vectors, pairs._replace(groups=np.arange(300)), NO_PAIRS)
-    assert alone.standard_error == pytest.approx(found.values.std(ddof=1) / np.sqrt(300), rel=1e-9)
+    assert found.standard_error == grouped(found.values, pairs.groups).item_error().value
     assert np.isnan(evaluate(vectors, pairs._replace(groups=np.zeros(300, int)), NO_PAIRS).standard_error)
 
 
@@ -269,9 +248,7 @@ def test_the_difference_of_two_models_is_paired():
     found = [evaluate(each, pairs, NO_PAIRS) for each in (a, b)]
     difference = compare(*found)
     assert difference.value == pytest.approx(found[0].log_likelihood - found[1].log_likelihood)
-    gain = found[0].values - found[1].values
-    sums = [(gain - gain.mean())[pairs.groups == group].sum() for group in range(20)]
-    assert difference.error == pytest.approx(np.sqrt(20 / 19 * np.square(sums).sum()) / 200)
+    assert difference.error == grouped(found[0].values - found[1].values, pairs.groups).item_error().value
     assert compare(found[0], found[0]).interval() == (0, 0)
 
 

@@ -174,14 +174,6 @@ def test_only_what_can_be_measured_is_reported():
     assert "log_likelihood" not in metrics.result()
 
 
-def test_blocks_of_another_shape_are_refused():
-    metrics = LabelMetrics(3)
-    with pytest.raises(ValueError, match=r"block of \(2, 4\) for 2 rows and 3 labels"):
-        metrics.add(None, np.zeros((2, 4)), Labels.of_rows([[0], [1]]))
-    with pytest.raises(ValueError, match="without n_train"):
-        LabelMetrics(3, np.ones(3))
-
-
 # ---- temperature
 
 

@@ -188,28 +188,6 @@ def test_rows_that_are_not_those_of_words_are_refused(tmp_path, which):
 # ---- several runs a side
 
 
-def runs_of(quality, seeds, luck, n=400):
-    """The same pairs with models that know them well or badly, some by luck."""
-    rng = np.random.default_rng(99)
-    gold, hard = rng.integers(0, 9, n).astype(float), rng.normal(size=n)
-    test = word_sets.SimilarityPairs("pairs", [(f"a{k}", f"b{k}") for k in range(n)], gold)
-    found = []
-    for seed in seeds:
-        own = np.random.default_rng(seed)
-        level = quality + luck * own.normal()
-        found.append(word_sets.Answers(test, level * gold / 3 + hard + 0.1 * own.normal(size=n)))
-    return found
-
-
-def test_the_variance_of_runs_widens_the_interval():
-    a, b = runs_of(0.6, (1, 2, 3), 0.2), runs_of(0.6, (4, 5, 6), 0.2)
-    wide, single = words.paired_difference(a, b), words.paired_difference(a[:1], b[:1])
-    assert wide.runs == (3, 3)
-    assert np.diff(wide.interval) > 2 * np.diff(single.interval)
-    assert words.paired_difference(a, b) == wide
-    assert np.diff(words.paired_difference(a[:1], b).interval) > 2 * np.diff(single.interval)  # by what b's runs tell
-
-
 def test_sentences_say_what_the_interval_does():
     far = word_report.ScoreDifference("pooled", "spearman", 0.02, (0.01, 0.03), 1800, (3, 3))
     assert word_report.sentence(far) == (

@@ -110,11 +110,11 @@ def test_3cosmul_is_that_of_the_paper(tmp_path, monkeypatch):
     monkeypatch.setattr(analogies, "SCORE_FLOATS", 1_000)
     whole = toy(cased=True, share=0.9)
     vectors = WordVectors(whole.words[200:1500], {"input": whole.vectors[200:1500]})
-    [test] = WordTests(analogies=some_questions(tmp_path, 2_000), method="3cosmul").read()
+    [test] = WordTests(analogies=some_questions(tmp_path, 600), method="3cosmul").read()
     [answers] = words.score(vectors, [test])
     assert test.name == "questions (3cosmul)"
-    checked = np.flatnonzero(answers.used)[:120]
-    assert len(checked) == 120
+    checked = np.flatnonzero(answers.used)[:40]
+    assert len(checked) == 40
     for item in checked.tolist():
         a, b, c, expected = test.words[item]
         assert answers.values[item] == (reference_words.cosmul(vectors.words, vectors.vectors, a, b, c) == expected.upper())
@@ -243,21 +243,6 @@ def test_two_models_are_compared_on_what_both_know(tmp_path):
     assert [line.split()[1] for line in report.table().splitlines() if line.startswith("simlex999")][:2] == ["A", "B"]
     [same] = report.differences
     assert (same.difference, same.interval) == (0, (0, 0))
-
-
-@pytest.mark.parametrize("kind", ["pairs", "analogies"])
-def test_several_seeds_a_side_are_averaged(tmp_path, kind):
-    test = (
-        word_sets.read_pairs(Path(datapath("wordsim353.tsv")))
-        if kind == "pairs"
-        else word_sets.read_analogies(some_questions(tmp_path, 200))
-    )
-    a, b = ([words.score(toy(seed, share=1), [test])[0] for seed in seeds] for seeds in ((1, 2, 3), (4, 5, 6)))
-    difference = words.paired_difference(a, b)
-    mean = [np.mean([answers.score for answers in side]) for side in (a, b)]
-    assert difference.shared == len(test)
-    assert difference.difference == pytest.approx(mean[0] - mean[1], abs=1e-12)
-    assert words.paired_difference(a, b) == difference
 
 
 def test_a_vocabulary_that_lacks_most_words_is_pointed_out(tmp_path):

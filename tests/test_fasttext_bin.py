@@ -167,25 +167,19 @@ DAMAGES = [
     (lambda d: put(d, 40, "<i", 2**31 - 1), "66 input rows of 7 numbers in .* bytes, where 2,147,483,653 rows of 7 numbers"),
     (lambda d: put(d, 48, "<i", 2**31 - 1), "n-grams of up to 2147483647 characters"),
     (lambda d: put(d, 64, "<3i", 2**31 - 1, 2**31 - 1, 0), "2,147,483,647 entries, .* it is damaged or cut short"),
-    (lambda d: put(d, 64, "<3i", 6, 7, -1), "6 entries, 7 of them words"),
     (lambda d: put(d, 64, "<3i", 0, 0, 0), "a quantised model"),  # the words are read as rows
-    (lambda d: put(d, 84, "<q", 0), "a classifier or a pruned model of fastText"),
     (lambda d: put(d, WORDS_AT + 4, "<q", -7), "word 1 of 6 has the count -7 and the type 0"),
     (lambda d: put(d, WORDS_AT + 12, "<b", 1), "word 1 of 6 has the count 90 and the type 1"),
     (lambda d: put(d, INPUT_AT, "<B", 1), r"a quantised model of fastText \(.ftz\), which is not read; give the .bin"),
     (lambda d: put(d, INPUT_AT + 1, "<q", 2**62), "4,611,686,018,427,387,904 input rows of 7 .*, where 66 rows"),
-    (lambda d: put(d, INPUT_AT + 1, "<q", -1), "-1 input rows"),
     (lambda d: put(d, INPUT_AT + 17 + 4 * 7, "<f", np.nan), "the row of the word 'duck' is not finite"),
     (lambda d: put(d, met_by("the", d), "<f", np.inf), "the row of an n-gram of the word 'the' is not finite"),
     (lambda d: put(d, OUTPUT_AT + 1, "<q", 2**62), "4,611,686,018,427,387,904 output rows of 7 numbers .* cut short"),
     (lambda d: d + b"x", "continues for 1 bytes after the model"),
     (lambda d: d[:-1], "6 output rows of 7 numbers in 167 bytes, .* it is damaged or cut short"),
-    (lambda d: d[:OUTPUT_AT], "ends before its output rows"),
-    (lambda d: d[: INPUT_AT + 100], "66 input rows of 7 numbers in 83 bytes, where 66 rows"),
     (lambda d: d[:INPUT_AT], "ends before its input rows"),
-    (lambda d: d[: WORDS_AT + 1], "6 entries, 6 of them words, in a file of 93 bytes; it is damaged or cut short"),
+    (lambda d: d[: WORDS_AT + 1], "6 entries in a file of 93 bytes; it is damaged or cut short"),
     (lambda d: d[:80], "ends within the head of a fastText model"),
-    (lambda d: d[:4], "ends within the head of a fastText model"),
 ]  # fmt: skip
 
 

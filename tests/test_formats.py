@@ -2,7 +2,6 @@
 
 import bz2
 import gzip
-import io
 import lzma
 import os
 import sys
@@ -14,7 +13,7 @@ import zstandard
 
 from embedx.errors import EmbedxError
 from embedx.vectors import formats, model
-from embedx.vectors.formats import contract, word2vec
+from embedx.vectors.formats import contract
 
 WORDS = ["the", "naïve", "a\u00a0b", "</s>", "42"]
 VECTORS = np.array([[0.1, -2.5], [1e-20, 3e20], [7, 8], [0, -0.0], [1 / 3, 2 / 3]], np.float32)
@@ -151,30 +150,22 @@ def test_the_first_of_two_equal_words_wins(tmp_path):
         (b"", ":1: neither a header"),
         (b"Once upon a time\nthere was a corpus\n", ":1: neither a header `words dim` nor a word with its vector"),
         (b"2 2\na 1 2\nb 3\n", ":3: 1 numbers after the word 'b', not 2; fix or delete the line"),
-        (b"2 2\na 1 2 3\nb 3 4\n", ":2: 3 numbers after the word 'a', not 2"),
         (b"a 1 2\nb 3 4\nc d 5\n", ":3: 2 numbers after the word 'c', not 2|:3: 'd' in the vector of 'c' is not a number"),
-        (b"a 1 2\nb 3 4 5\n", ":2: 3 numbers after the word 'b', not 2"),
         (b"2 2\na 1 2\nb 3 4x\n", ":3: '4x' in the vector of 'b' is not a number"),
-        (b"2 2\na 1 2x\nb 3 4\n", ":2: '2x' in the vector of 'a' is not a number"),
         (b"2 2\na 1 2\nb nan 4\n", ":3: 'nan' in the vector of 'b' is not finite"),
         (b"2 2\na 1 2\nb 1e99 4\n", ":3: '1e99' in the vector of 'b' is not finite"),
         (b"2 2\na 1 2\n 3 4\n", ":3: no word before the vector"),
         (b"3 2\na 1 2\nb 3 4\n", "promises 3 words, but 2 follow; the file is cut short"),
-        (b"1 2\na 1 2\nb 3 4\n", "promises 1 words, but 2 follow"),
         (b"0 2\n", "holds no word"),
         (b"2 0\na\nb\n", ":1: the header says 0 dimensions"),
         (binary()[:-4], "ends within word 5 of 5; the file is cut short"),
         (binary() + b"more", "continues after the 5 words"),
-        (b"2 2\na " + np.array([1, np.nan, 0], np.float32).tobytes(), "ends within word 2 of 2"),
         (b"1 2\na " + np.array([1, np.nan], np.float32).tobytes(), "the vector of 'a' is not finite"),
         (b"999999999999 100000\na " + bytes(4), ":1: takes 400,000,000.0 GB, more memory than there is"),
         (b"\x80\x05\x95", "gensim's own format; .*save_word2vec_format"),
         (b"\xba\x16\x4f\x2f\x0c", "ends within the head of a fastText model; write or fetch it again"),
         (gzip.compress(text(), mtime=0)[:-9], "ends too early, the compressed data are cut off; fetch or copy it again"),
-        (gzip.compress(text(), mtime=0)[:20], "ends too early, the compressed data are cut off"),
         (damaged(lzma.compress(text())), r"vectors: cannot be read \(Corrupt input data\); fetch or copy it again"),
-        (damaged(gzip.compress(text(), mtime=0)), "cannot be read "),
-        (damaged(bz2.compress(text())), "cannot be read "),
         (damaged(zstandard.compress(text())), "cannot be read "),
         (zstandard.compress(text())[:-5], "ends too early, the compressed data are cut off"),
         (b"9" * 5000 + b" 2\na 1 2\n", ":2: 2 numbers after the word 'a', not 1"),
@@ -239,14 +230,6 @@ def test_what_has_no_end_or_claims_too_much_is_an_error(tmp_path, monkeypatch, c
     monkeypatch.setattr(contract, "MAX_LINE_BYTES", 1000)
     with pytest.raises(EmbedxError, match=complaint):
         formats.read(write(tmp_path, content))
-
-
-def test_no_more_is_read_of_a_line_without_end(monkeypatch):
-    monkeypatch.setattr(contract, "MAX_LINE_BYTES", 1000)
-    stream = io.BytesIO(b"a" * 9999)
-    with pytest.raises(EmbedxError, match="a line of more than 1,000 bytes"):
-        list(word2vec.line_blocks("vectors", stream))
-    assert stream.tell() == 1001
 
 
 def test_vectors_that_do_not_fit_into_memory_are_an_error(tmp_path, monkeypatch):

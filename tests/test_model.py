@@ -253,12 +253,6 @@ def test_overwriting_keeps_what_else_is_in_the_folder(tmp_path):
     np.testing.assert_array_equal(model.load(folder).vectors, new["arrays"]["input"])
 
 
-def test_an_empty_folder_can_be_overwritten(tmp_path):
-    (tmp_path / "m").mkdir()
-    save(tmp_path / "m", **toy(), overwrite=True)
-    assert [each.name for each in tmp_path.iterdir()] == ["m"]
-
-
 SAVE_AND_DIE = """
 import os, signal, sys, numpy as np
 from pathlib import Path
@@ -285,11 +279,9 @@ def killed_while_saving(folder, owner, step, number):
     ("owner", "step", "number", "left"),
     [
         ("locks", "lock", 0, r"m\.partial-[0-9a-f]{8}"),  # nothing is in it yet
-        ("folder.atomic", "write_bytes", 0, r"m\.partial-[0-9a-f]{8}"),
         ("folder.atomic", "write_bytes", 2, r"m\.partial-[0-9a-f]{8}"),
         ("folder", "put_in_place", 0, r"m\.partial-[0-9a-f]{8}"),
         ("Path", "rename", 1, r"m\.replaced-[0-9a-f]{8}"),  # between the two
-        ("folder", "discard", 0, r"m\.replaced-[0-9a-f]{8}"),
         ("Path", "unlink", 2, r"m\.replaced-[0-9a-f]{8}"),
     ],
 )
@@ -399,12 +391,9 @@ def shorten(folder: Path, n: int):
     [
         (lambda m: (m / "output.npy").unlink(), "output.npy: missing; restore the folder"),
         (lambda m: cut(m / "input.npy"), "input.npy: damaged .*; restore the folder"),
-        (lambda m: (m / "input.npy").write_bytes(b""), "input.npy: damaged .*; restore the folder"),
         (lambda m: np.save(m / "input.npy", np.zeros((3, 6), np.float32)), r"holds float32 \(3, 6\), but model.json says"),
-        (lambda m: np.save(m / "input.npy", np.zeros((50, 6))), r"holds float64 \(50, 6\), but model.json says"),
         (lambda m: np.save(m / "input.npy", np.array([{}], object), allow_pickle=True), "input.npy: damaged"),
         (lambda m: (m / "input.npy").write_bytes(pickle.dumps([1])), "input.npy: damaged .*magic string"),
-        (lambda m: (m / "vocabulary.tsv").unlink(), "vocabulary.tsv: missing; restore the folder"),
         (lambda m: cut(m / "vocabulary.tsv"), "vocabulary.tsv: cut short within its last line"),
         (lambda m: edit(m / "vocabulary.tsv", b"w0\t500\n", b""), "vocabulary.tsv: 49 lines, but model.json says 50"),
         (lambda m: shorten(m, 49), "vocabulary.tsv: 49 words, but input.npy has 50 rows"),
@@ -412,7 +401,6 @@ def shorten(folder: Path, n: int):
         (lambda m: edit(m / "vocabulary.tsv", b"w1\t490", b"w1\tx"), "vocabulary.tsv:2: no count after the name"),
         (lambda m: edit(m / "vocabulary.tsv", b"w1\t", b"w0\t"), "vocabulary.tsv: a name occurs twice"),
         (lambda m: edit(m / "vocabulary.tsv", b"w1\t", b"\xff\t"), "vocabulary.tsv: damaged"),
-        (lambda m: cut(m / "model.json"), "model.json: damaged"),
         (lambda m: (m / "model.json").write_text("[]"), "model.json: damaged"),
         (lambda m: edit(m / "model.json", b'"format": 1', b'"format": 2'), "model.json: format 2, .*; upgrade embedx"),
         (lambda m: (m / "model.json").unlink(), r"not a model folder \(it has no model.json\)"),

@@ -88,16 +88,6 @@ def test_labels_that_are_confused(seed):
     assert [each.rows for each in found] == sorted(pairs.values(), reverse=True)
 
 
-def test_with_one_label_a_row_confusions_are_those_of_first_answers():
-    top, labels = np.array([[0, 1], [1, 0], [1, 0]]), Labels.of_rows([[0], [0], [0]])
-    assert answers.confusions(top, labels) == [answers.Confusion(0, 1, 2)]
-
-
-def test_rows_without_labels_confuse_nothing():
-    labels = Labels.of_rows([[], []])
-    assert answers.confusions(np.array([[0, 1], [1, 0]]), labels) == []
-
-
 @pytest.mark.parametrize("seed", range(2))
 def test_reliability(seed):
     rng = np.random.default_rng(seed)

@@ -57,8 +57,7 @@ class LabelMetrics:
         self.ks = ks
         self.weights: np.ndarray | None = None
         if label_counts is not None:
-            if n_train is None:
-                raise ValueError("label_counts without n_train")
+            assert n_train is not None
             self.weights = inverse_propensity(label_counts, n_train, *propensity)
         self.has_likelihood = False
         self.counts: defaultdict[str, int] = defaultdict(int)  # of rows
@@ -71,9 +70,6 @@ class LabelMetrics:
         scores  float (B, n_labels): rank the labels; of equal ones the lower id comes first
         labels  of these rows, each once in a row
         """
-        for matrix in (scores, log_p):
-            if matrix is not None and matrix.shape != (len(labels), self.n_labels):
-                raise ValueError(f"block of {matrix.shape} for {len(labels)} rows and {self.n_labels} labels")
         top, _ = top_k(scores, max(1, *self.ks))
         self.add_ranked(top, labels)
         if log_p is not None:

@@ -99,16 +99,12 @@ def _head(name: str, data: mmap.mmap) -> Head:
         raise EmbedxError(
             f"{name}: a classifier or a pruned model of fastText, which is not read; give a skipgram or cbow model"
         )
-    if dim < 1 or n_buckets < 0 or longest > MAX_CHARACTERS:
-        raise EmbedxError(
-            f"{name}: {dim} dimensions, {n_buckets} buckets and n-grams of up to {longest} characters (at most "
-            f"{MAX_CHARACTERS} are read); {AGAIN}"
-        )
     at = HEAD.size + SIZES.size
-    if min(n_words, n_labels, n_tokens) < 0 or size != n_words + n_labels or size * (ENTRY.size + 1) > len(data) - at:
+    has_entries = size == n_words + n_labels and size * (ENTRY.size + 1) <= len(data) - at
+    if min(dim - 1, n_buckets, n_words, n_labels, n_tokens) < 0 or longest > MAX_CHARACTERS or not has_entries:
         raise EmbedxError(
-            f"{name}: {size:,} entries, {n_words:,} of them words, in a file of {len(data):,} bytes; it is damaged or cut "
-            f"short: {AGAIN}"
+            f"{name}: {dim} dimensions, {n_buckets} buckets, n-grams of up to {longest} characters (at most {MAX_CHARACTERS}) "
+            f"and {size:,} entries in a file of {len(data):,} bytes; it is damaged or cut short: {AGAIN}"
         )
     check_memory(name, BYTES_OF_STRING * size, SMALLER)
     words: list[bytes] = []
