@@ -315,8 +315,8 @@ def test_folders_and_names_that_are_none_are_reported(two_topics, tmp_path):
 
 def test_a_damaged_record_is_named_by_its_line(tmp_path):
     records = Records(tmp_path, {"until": "now"})
-    records.add("ns", 1, {"diverged": "why"})
-    assert Records(tmp_path, {"until": "now"}).find("ns", 1)["diverged"] == "why"
+    records.add({"diverged": "why"}, objective="ns", seed=1)
+    assert Records(tmp_path, {"until": "now"}).find(objective="ns", seed=1)["diverged"] == "why"
     assert Records(tmp_path, {"until": "later"}, overwrite=True).runs == []
     with open(tmp_path / FILE, "a") as file:
         file.write('{"objective": "ns"\n')

@@ -142,13 +142,6 @@ def test_a_label_never_seen_in_training_is_a_miss_as_rare_as_can_be():
     assert result["psp@2"] == pytest.approx(seen / (seen + unseen + unseen))
 
 
-def test_other_propensities():
-    a, b = 0.6, 2.6
-    metrics = LabelMetrics(2, np.array([30, 2]), 40, ks=(1,), propensity=(a, b))
-    metrics.add(None, np.array([[1.0, 0.0]]), Labels.of_rows([[0, 1]]))
-    assert metrics.result()["psp@1"] == pytest.approx(propensity(2, 40, a, b) / propensity(30, 40, a, b))
-
-
 def test_impossible_labels_are_clamped_but_not_forgotten():
     log_p = np.array([[0.0, -np.inf], [0.0, -30.0]])
     result = measured(log_p, log_p, [[0], [1]], np.array([3, 3]))

@@ -291,8 +291,3 @@ def test_mistakes_are_reported_in_one_line_and_leave_no_page(tmp_path, monkeypat
         report(tmp_path / model, **arguments)
     assert "\n" not in str(caught.value)
     assert set(tmp_path.iterdir()) == before
-
-
-def test_a_setting_that_there_is_not_is_reported():
-    with pytest.raises(TypeError, match="report takes no colour; its settings are examples, map_words"):
-        report("x", colour="red")

@@ -78,7 +78,7 @@ class Comparison:
         try:
             options = tuned(data, self.names, settings, self.folder / WORK, records, progress) if settings.tune else {}
             jobs = [(seed, name) for seed in range(1, settings.seeds + 1) for name in self.names]
-            left = [job for job in jobs if records.find(job[1], job[0]) is None]
+            left = [job for job in jobs if records.find(objective=job[1], seed=job[0]) is None]
             recorded = f", {len(jobs) - len(left)} of them on record" if len(left) < len(jobs) else ""
             lasting = "" if settings.epochs else f", {len(left) * settings.budget / 60:.1f} minutes of training"
             each_run = f"{len(self.names)} objectives × {settings.seeds} seeds, each {' '.join(settings.stopping)}"
@@ -88,7 +88,7 @@ class Comparison:
                 for k, (seed, name) in enumerate(left, 1):
                     began = time.monotonic()
                     outcome = runs.measured(data, name, seed, settings, self.folder / WORK, options.get(name, {}))
-                    records.add(name, seed, outcome)
+                    records.add(outcome, objective=name, seed=seed)
                     self.write()
                     shown = next((f"{kind}: {outcome[kind]}" for kind in FAILED if kind in outcome), "")
                     if not shown:

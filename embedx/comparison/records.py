@@ -1,7 +1,7 @@
 """The records of a comparison: JSON Lines, the first about the comparison, then one per trial and run.
 
     {"comparison": what decides the results: data, time, threads, options, machine, version}
-    {"objective": ..., "trial": options, "used": settings, "score": ...}    a trial of --tune; the score may be null
+    {"objective": ..., "trial": options, "ended": when, "score": ..., ...}  a trial of --tune; the score may be null
     {"objective": ..., "seed": ..., "ended": when, "result": {...}}         a run that finished
     {"objective": ..., "seed": ..., "ended": when, "diverged": why}         one that diverged
     {"objective": ..., "seed": ..., "ended": when, "failed": why}           one that ended otherwise; it is run again
@@ -24,7 +24,7 @@ Run = dict[str, Any]
 
 
 class Records:
-    """The runs of a comparison, in the order in which they ended.
+    """The trials and runs of a comparison, in the order in which they ended.
 
     Those in the folder are among them, unless `overwrite`. Raises `EmbedxError` if they are of another comparison, naming
     what differs, or the file is damaged.
@@ -32,10 +32,14 @@ class Records:
 
     def __init__(self, folder: Path, identity: Mapping[str, Any], *, overwrite: bool = False) -> None:
         self.file, self.identity = folder / FILE, json.loads(json.dumps(identity))
-        self.runs: list[Run] = []
-        self.trials: list[Run] = []
+        self.records: list[Run] = []  # of trials and runs
         if self.file.exists() and not overwrite:
             self._read()
+
+    @property
+    def runs(self) -> list[Run]:
+        """The records of runs."""
+        return [each for each in self.records if "seed" in each]
 
     def _read(self) -> None:
         lines = self.file.read_text("utf-8", errors="replace").splitlines()
@@ -45,10 +49,9 @@ class Records:
                 record = json.loads(line)
                 if place == 1:
                     before = dict(record["comparison"])
-                elif "trial" in record:
-                    self.trials.append({name: record[name] for name in ("objective", "trial", "used", "score")})
-                elif is_of(record, record["objective"], record["seed"]):
-                    self.runs.append(record)
+                else:
+                    _ = record["objective"], record["seed"] if "seed" in record else (record["trial"], record["score"])
+                    self.records.append(record)
             except (ValueError, KeyError, TypeError):
                 raise EmbedxError(
                     f"{self.file}:{place}: not a line that `embedx compare` wrote; delete it, or start over with --overwrite"
@@ -60,36 +63,22 @@ class Records:
                 "--overwrite instead of --resume"
             )
 
-    def find(self, objective: str, seed: int) -> Run | None:
-        """The last record of a run that need not be made again."""
-        return next((run for run in reversed(self.runs) if is_of(run, objective, seed) and "failed" not in run), None)
+    def find(self, **key: Any) -> Run | None:
+        """The record of a run (`objective`, `seed`) or a trial (`objective`, `trial`) that need not be made again."""
+        return next((each for each in self.records if key.items() <= each.items() and "failed" not in each), None)
 
-    def add(self, objective: str, seed: int, outcome: Mapping[str, Any]) -> Run:
-        """Keep what came of a run, in place of what failed before."""
+    def add(self, outcome: Mapping[str, Any], **key: Any) -> Run:
+        """Keep the outcome of a run or a trial, in place of what failed before."""
         ended = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-        run = {"objective": objective, "seed": seed, "ended": ended, **outcome}
-        self.runs = [*(each for each in self.runs if not is_of(each, objective, seed)), run]
+        record = {**key, "ended": ended, **outcome}
+        self.records = [*(each for each in self.records if not key.items() <= each.items()), record]
         self.save()
-        return run
-
-    def find_trial(self, objective: str, options: Mapping[str, Any]) -> Run | None:
-        """The record of a trial."""
-        return next((each for each in self.trials if each["objective"] == objective and each["trial"] == options), None)
-
-    def add_trial(self, objective: str, options: Mapping[str, Any], outcome: Mapping[str, Any]) -> Run:
-        """Keep the outcome of a trial."""
-        self.trials.append({"objective": objective, "trial": dict(options), **outcome})
-        self.save()
-        return self.trials[-1]
+        return record
 
     def save(self) -> None:
         """Write the whole file."""
-        lines = [{"comparison": self.identity}, *self.trials, *self.runs]
+        lines = [{"comparison": self.identity}, *self.records]
         write_text(self.file, "".join(json.dumps(line) + "\n" for line in lines))
-
-
-def is_of(run: Run, objective: str, seed: int) -> bool:
-    return bool(run["objective"] == objective and run["seed"] == seed)
 
 
 def write_text(file: Path, text: str) -> None:

@@ -33,9 +33,9 @@ def tuned(
         for k, name in enumerate(names):
 
             def trial_of(options: Options, name: str = name) -> Run:
-                trial = records.find_trial(name, options)
+                trial = records.find(objective=name, trial=options)
                 if trial is None:
-                    trial = records.add_trial(name, options, runs.tried(data, name, settings, folder, options))
+                    trial = records.add(runs.tried(data, name, settings, folder, options), objective=name, trial=options)
                     failed = next((f"{kind}: {trial[kind]}" for kind in FAILED if kind in trial), "no score")
                     outcome = failed if trial["score"] is None else f"{trial['score']:.4f}"
                     progress.note(f"trial of {name}, {typed(options)}: {outcome}")

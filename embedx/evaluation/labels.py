@@ -42,7 +42,6 @@ class LabelMetrics:
     label_counts  in how many training rows each of them is, int (n_labels,); psp@k is measured only with these, which
                   need n_train, the number of training rows
     ks            the k of p@k, ndcg@k and psp@k
-    propensity    A and B; the literature has (0.55, 1.5), for Wikipedia (0.5, 0.4), for Amazon (0.6, 2.6)
     """
 
     def __init__(
@@ -51,14 +50,13 @@ class LabelMetrics:
         label_counts: np.ndarray | None = None,
         n_train: int | None = None,
         ks: tuple[int, ...] = (1, 3, 5),
-        propensity: tuple[float, float] = (0.55, 1.5),
     ) -> None:
         self.n_labels = n_labels
         self.ks = ks
         self.weights: np.ndarray | None = None
         if label_counts is not None:
             assert n_train is not None
-            self.weights = inverse_propensity(label_counts, n_train, *propensity)
+            self.weights = inverse_propensity(label_counts, n_train)
         self.has_likelihood = False
         self.counts: defaultdict[str, int] = defaultdict(int)  # of rows
         self.sums: defaultdict[str, float] = defaultdict(float)  # over rows
@@ -181,7 +179,7 @@ def top_k(scores: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     return ids, values
 
 
-def inverse_propensity(label_counts: np.ndarray, n_train: int, a: float, b: float) -> np.ndarray:
+def inverse_propensity(label_counts: np.ndarray, n_train: int, a: float = 0.55, b: float = 1.5) -> np.ndarray:
     """1 + C (n_l + B)^-A for each label and, at the end, for one that is in no training row: float64 (n_labels + 1,)."""
     c = (math.log(n_train) - 1) * (b + 1) ** a
     return np.asarray(1 + c * (np.append(label_counts, 0) + b) ** -a)

@@ -1,6 +1,5 @@
 """`embedx report`: the page about a model folder, and what the pages of both tasks have."""
 
-import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,6 @@ from embedx.training.progress import Progress, Silent
 from embedx.vectors import model as vectors
 
 SUFFIX = ".report.html"
-MEGABYTE = 1e6
 SHOWN_ALONE = ("history", "heldout", "reader")  # facts that are not single values, or shown elsewhere
 
 
@@ -46,10 +44,7 @@ def report(
     Raises `EmbedxError` for a folder without a model, for what does not apply to its task, and for a file that exists,
     unless it is to be overwritten, or cannot be written. It appears when it is complete.
     """
-    known = {field.name for field in dataclasses.fields(ReportSettings)}
-    if unknown := options.keys() - known:
-        raise TypeError(f"report takes no {', '.join(sorted(unknown))}; its settings are {', '.join(sorted(known))}")
-    settings, progress = ReportSettings.from_options(options), progress or Silent()
+    settings, progress = ReportSettings(**options), progress or Silent()
     folder, out = present(Path(model)), Path(output) if output is not None else default_output(model)
     task = task_of(folder)
     if task is None:
@@ -71,13 +66,13 @@ def report(
         findings = words.findings(loaded, folder, settings, pairs or [], analogies, progress)
         template, title = "words.html", "Word vectors"
     curve_of = labels.curves(loaded.facts) if is_classifier else words.curves(loaded.facts)
-    common = {**about_model(loaded, folder, curve_of), "key_figures": key_figures(loaded, is_classifier, findings)}
+    common = {**about_model(loaded, curve_of), "key_figures": key_figures(loaded, is_classifier, findings)}
     write(out, render(template, f"{title} {name_of(model)}", **common, **findings))
     return out
 
 
-def about_model(model: Any, path: Path, curve_of: Mapping[str, Points]) -> dict[str, Any]:
-    """Settings, facts, memory and learning curves, for the template.
+def about_model(model: Any, curve_of: Mapping[str, Points]) -> dict[str, Any]:
+    """Settings, facts and learning curves, for the template.
 
     curve_of  scores recorded in the model, by name
     """
@@ -90,11 +85,8 @@ def about_model(model: Any, path: Path, curve_of: Mapping[str, Points]) -> dict[
         if len(points) > 1
         for against in (drawing.EPOCHS, drawing.SECONDS)
     ]
-    total = sum(array.nbytes for array in model.arrays.values()) / MEGABYTE
-    on_disk = sum(each.stat().st_size for each in path.iterdir() if each.is_file()) / MEGABYTE
     return {
         "charts": charts,
-        "memory": f"Arrays are memory-mapped: {total:,.1f} MB if all are read; the folder takes {on_disk:,.1f} MB on disk.",
         "settings": rows_of("setting", {name.replace("_", "-"): value for name, value in model.settings.items()}),
         "facts": rows_of("fact", {name.replace("_", " "): value for name, value in facts.items() if name not in SHOWN_ALONE}),
     }
