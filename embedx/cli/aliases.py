@@ -34,6 +34,7 @@ INSTEAD = {  # options that no command has, or only other commands: what to writ
     "minn": LENGTHS,  # fastText, as all that follow
     "maxn": LENGTHS,
     "word-ngrams": "embedx has no n-grams of words; leave it out, or join collocations by --phrases 1 of `embedx train`",
+    "save-vocab": "vocabulary.tsv in OUTPUT.embedx has the words with their counts; leave it out",
     "min-count": "every word of a labelled text is a feature; leave it out",
     "min-count-label": "every label is learned; leave it out",
     "label": "labels begin with __label__; change those of the text",

@@ -81,10 +81,10 @@ class Command(TyperCommand):
         name = error.option_name.lstrip("-")
         if name in INSTEAD:
             return f"--{name}: {INSTEAD[name]}"
-        fine = {each.field.name.replace("_", "-") for each in self.settings.values() if each.is_fine}
-        found = difflib.get_close_matches(name, [*known, *fine], n=1, cutoff=0.65)
-        meant = [f"--set {each}=VALUE" if each in fine else f"--{each}" for each in found]
-        return f"{error.message}; {''.join(f'did you mean {each}? ' for each in meant)}see --help"
+        fine = [each.field.name.replace("_", "-") for each in self.settings.values() if each.is_fine]
+        written = {each: f"--{each}" for each in known} | {each: f"--set {each}=VALUE" for each in fine}
+        near = [written[each] for each in difflib.get_close_matches(name, written, n=1, cutoff=0.65)]
+        return f"{error.message}; {''.join(f'did you mean {each}? ' for each in near)}see --help"
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """The options by sections."""
