@@ -166,7 +166,7 @@ DAMAGES = [
     (lambda d: put(d, 40, "<i", -1), "-1 buckets"),
     (lambda d: put(d, 40, "<i", 2**31 - 1), "66 input rows of 7 numbers in .* bytes, where 2,147,483,653 rows of 7 numbers"),
     (lambda d: put(d, 48, "<i", 2**31 - 1), "n-grams of up to 2147483647 characters"),
-    (lambda d: put(d, 64, "<3i", 2**31 - 1, 2**31 - 1, 0), "2,147,483,647 entries, .* it is damaged or cut short"),
+    (lambda d: put(d, 64, "<3i", 2**31 - 1, 2**31 - 1, 0), "2,147,483,647 entries in .* it is damaged or cut short"),
     (lambda d: put(d, 64, "<3i", 0, 0, 0), "a quantised model"),  # the words are read as rows
     (lambda d: put(d, WORDS_AT + 4, "<q", -7), "word 1 of 6 has the count -7 and the type 0"),
     (lambda d: put(d, WORDS_AT + 12, "<b", 1), "word 1 of 6 has the count 90 and the type 1"),

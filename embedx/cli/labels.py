@@ -176,10 +176,8 @@ def compare(given: SimpleNamespace) -> None:
 
     settings = CompareSettings.from_options(given.typed)
     passed = {name: value for name, value in given.typed.items() if name not in settings_of(CompareSettings)}
-    data = comparison.data_of(
-        given.data, passed, settings, train_labels=given.train_labels, test=given.test, test_labels=given.test_labels,
-        pairs=given.pairs or [], analogies=given.analogies, cache_dir=given.cache_dir,
-    )  # fmt: skip
+    files = ("train_labels", "test", "test_labels", "pairs", "analogies", "cache_dir")
+    data = comparison.data_of(given.data, passed, settings, **{name: getattr(given, name) for name in files})
     names = [name.strip() for name in given.objectives.split(",") if name.strip()]
     folder = given.output or Path(f"{run.stem_of(given.data[0])}.compare")
     with run.reporter(given) as progress:

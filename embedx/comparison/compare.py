@@ -29,34 +29,23 @@ from embedx.training.progress import Progress, Silent
 PAGE, NUMBERS, WORK = "compare.html", "compare.csv", "work"
 
 
-def data_of(
-    names: Sequence[str],
-    options: Mapping[str, Any],
-    settings: CompareSettings,
-    *,
-    train_labels: str | None = None,
-    test: str | None = None,
-    test_labels: str | None = None,
-    pairs: Sequence[Path] = (),
-    analogies: Path | None = None,
-    cache_dir: Path | None = None,
-) -> Data:
+def data_of(names: Sequence[str], options: Mapping[str, Any], settings: CompareSettings, **files: Any) -> Data:
     """The data: labelled if test data or a file of labels are named too, or for `digits`, which are generated; else text.
 
     options  passed to each run
+    files    see `Data`
 
     Raises `EmbedxError` where text looks like labelled data, or what is named is not of its kind.
     """
-    is_labelled = test is not None or train_labels is not None or list(names) == [GENERATED]
-    if is_labelled:
-        if pairs or analogies:
+    if files.get("test") is not None or files.get("train_labels") is not None or list(names) == [GENERATED]:
+        if files.get("pairs") or files.get("analogies"):
             raise EmbedxError("--pairs and --analogies are for word vectors; with --test, DATA are labelled")
-        return LabelledData(names, options, settings, train_labels, test, test_labels)
-    if test_labels is not None:
+        return LabelledData(names, options, settings, **files)
+    if files.get("test_labels") is not None:
         raise EmbedxError("--test-labels needs --test")
     for name in filter(looks_labelled, names):
         raise EmbedxError(f"{name}: looks like labelled data, not text; name the labelled data to score on with --test")
-    return Text(names, options, settings, pairs, analogies, cache_dir)
+    return Text(names, options, settings, **files)
 
 
 @dataclass

@@ -17,6 +17,7 @@ class Data(ABC):
     """Files, the options of all runs on them, and how a model is scored.
 
     names  what the command `command` of each run takes
+    files  what is named beside them: train_labels, test, test_labels, pairs, analogies, cache_dir
     """
 
     command: ClassVar[str]
@@ -26,10 +27,10 @@ class Data(ABC):
     measures: Sequence[str]  # in the order of tables; the first is ranked by if all runs have it
     curve_of: str
 
-    def __init__(self, names: Sequence[str], options: Mapping[str, Any], settings: CompareSettings) -> None:
+    def __init__(self, names: Sequence[str], options: Mapping[str, Any], settings: CompareSettings, **files: Any) -> None:
         if others := sorted(options.keys() - set(self.taken)):
             raise EmbedxError(f"{option_name(others[0])} {self.otherwise}")
-        self.names, self.options, self.settings = list(names), dict(options), settings
+        self.names, self.options, self.settings, self.files = list(names), dict(options), settings, files
         self.of_runs: dict[str, Any] = {}  # further options
 
     @property

@@ -38,23 +38,16 @@ class LabelledData(Data):
     command, unit, taken = "classify", "examples", OF_LABELS
     otherwise = "applies to text; with --test, DATA are labelled"
 
-    def __init__(
-        self,
-        names: Sequence[str],
-        options: Mapping[str, Any],
-        settings: CompareSettings,
-        train_labels: str | None = None,
-        test: str | None = None,
-        test_labels: str | None = None,
-    ) -> None:
-        super().__init__(names, options, settings)
+    def __init__(self, names: Sequence[str], options: Mapping[str, Any], settings: CompareSettings, **files: Any) -> None:
+        super().__init__(names, options, settings, **files)
+        self.train = names[0]
+        self.train_labels, self.test, self.test_labels = map(files.get, ("train_labels", "test", "test_labels"))
         if len(names) > 1:
             raise EmbedxError(f"{names[1]}: with --test, DATA is one file of training rows")
-        if test is None and names[0] != GENERATED:
-            raise EmbedxError(f"{names[0]}: name the labelled data to score on with --test")
-        if STANDARD_INPUT in (names[0], train_labels, settings.validation):
+        if self.test is None and self.train != GENERATED:
+            raise EmbedxError(f"{self.train}: name the labelled data to score on with --test")
+        if STANDARD_INPUT in (self.train, self.train_labels, settings.validation):
             raise EmbedxError("-: can be read only once, and each run reads it; name a file")
-        self.train, self.train_labels, self.test, self.test_labels = names[0], train_labels, test, test_labels
 
     def check(self, names: Sequence[str]) -> None:
         for name in names:

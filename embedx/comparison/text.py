@@ -38,18 +38,10 @@ class Text(Data):
     measures = ("log_likelihood", "similarity", "analogies")
     curve_of = "held-out log-likelihood"
 
-    def __init__(
-        self,
-        names: Sequence[str],
-        options: Mapping[str, Any],
-        settings: CompareSettings,
-        pairs: Sequence[Path] = (),
-        analogies: Path | None = None,
-        cache_dir: Path | None = None,
-    ) -> None:
-        super().__init__(names, options, settings)
-        self.pairs, self.analogies, self.cache_dir = list(pairs), analogies, cache_dir
-        self.of_runs = {"heldout": settings.heldout, "heldout_points": POINTS, "cache_dir": cache_dir}
+    def __init__(self, names: Sequence[str], options: Mapping[str, Any], settings: CompareSettings, **files: Any) -> None:
+        super().__init__(names, options, settings, **files)
+        self.pairs, self.analogies, self.cache_dir = files.get("pairs") or [], files.get("analogies"), files.get("cache_dir")
+        self.of_runs = {"heldout": settings.heldout, "heldout_points": POINTS, "cache_dir": self.cache_dir}
         self.sources = resolve(self.names)
         if once := [source.name for source in self.sources if source.fingerprint is None]:
             raise EmbedxError(f"{once[0]}: can be read only once, and each run reads it; name a file")
