@@ -322,11 +322,11 @@ def test_labels_that_training_never_saw_are_mistakes_or_left_out():
 # ---- watching, stopping, ends
 
 
-def watched(watch=None, progress=None, validation=None, **options):
+def watched(watch=None, progress=None, **options):
     options = {"threads": 1, "batch_size": 10, "epochs": 6} | options
     objective = REPRESENTATIVES["columns"]
     settings = ClassifySettings(**options)
-    return train(TOPICS[0], objective(objective.Settings()), settings, watch=watch, progress=progress, validation=validation)
+    return train(TOPICS[0], objective(objective.Settings()), settings, watch=watch, progress=progress)
 
 
 def test_what_watch_says_joins_the_history():
@@ -355,7 +355,7 @@ def test_the_best_epoch_is_kept_and_patience_ends_the_training(monkeypatch):
         seen.append(classifier.arrays["output"].copy())
         return {}
 
-    trained = watched(watch, validation=TOPICS[1], epochs=20, patience=3)
+    trained = watched(watch, validation="0.2", epochs=20, patience=3)
     assert len(seen) == 5
     assert (trained.classifier.arrays["output"] == seen[1]).all()
     assert [entry["validation"]["ndcg@5"] for entry in trained.classifier.facts["history"]] == [0.1, 0.5, 0.2, 0.3, 0.4]
@@ -368,13 +368,11 @@ def test_the_best_epoch_is_kept_and_patience_ends_the_training(monkeypatch):
 
 def test_a_share_of_the_rows_is_held_out_for_validation():
     assert "temperature" not in watched(epochs=1).classifier.facts
-    objective = REPRESENTATIVES["columns"]
-    settings = ClassifySettings(threads=1, validation="0.2", epochs=2)
-    trained = train(TOPICS[0], objective(objective.Settings()), settings)
+    trained = watched(validation="0.2", epochs=2)
     assert trained.classifier.facts["examples"] == 400
     assert trained.classifier.facts["temperature"] > 0
     assert {"log_likelihood", "ndcg@5"} <= trained.classifier.facts["history"][0]["validation"].keys()
-    ours, held_out = classify._hold_out(TOPICS[0], 100, settings.seed)
+    ours, held_out = classify.hold_out(TOPICS[0], 100, seed=1)
     assert (len(ours), len(held_out)) == (400, 100)
     both = sorted(map(bytes, (row.toarray() for part in (ours, held_out) for row in part.features)))
     assert both == sorted(bytes(row.toarray()) for row in TOPICS[0].features)

@@ -11,7 +11,7 @@ from embedx.classification import classifier
 from embedx.classification.classifier import Classifier
 from embedx.classification.task import train
 from embedx.distributed.predict import Predictor
-from embedx.labeled.schema import DataSchema
+from embedx.labeled.data import DataSchema
 
 
 def at_random(name, *, hidden=0, sampler="all", n_labels=61, n_features=20):

@@ -19,7 +19,8 @@ from scipy import stats
 from embedx.errors import EmbedxError
 from embedx.evaluation import analogies, word_sets, words
 from embedx.evaluation.word_sets import WordTests
-from embedx.labeled.read import read, read_label_names
+from embedx.labeled.read import read
+from embedx.labeled.schema import read_label_names
 from embedx.training.progress import Silent
 from embedx.vectors import export, model
 from embedx.vectors.model import WordVectors

@@ -16,7 +16,7 @@ from scipy.sparse import csr_matrix, random_array
 from embedx import objectives
 from embedx.classification import classifier, label_tree, tree_training
 from embedx.classification.clustering import clustered_order
-from embedx.classification.resolve import default_objective, resolved
+from embedx.classification.defaults import default_objective, resolved
 from embedx.classification.settings import ClassifySettings
 from embedx.classification.task import train
 from embedx.engine import sparse_levels, tiles
@@ -507,7 +507,7 @@ def test_data_at_the_edge_end_well(weights, lists, kind):
 @pytest.mark.parametrize("weights", ["sparse", "tree"])
 def test_what_sparse_weights_do_not_go_with_is_refused(weights, options, message):
     if weights == "sparse" and "sampler" in options:
-        options, message = options | {"optimizer": "dcd"}, "dcd takes --sampler all"  # others do: see test_sparse_rows
+        options, message = options | {"optimizer": "dcd"}, "dcd takes --objective ova"  # others do: see test_sparse_rows
     given = ClassifySettings(weights=weights, **options)
     with pytest.raises(EmbedxError, match=message):
         resolved(given, ova(), topics())

@@ -37,6 +37,7 @@ from embedx.search.index import empty_index
 from embedx.search.message_passing import new_message_workspace
 from embedx.search.query import new_query_workspace
 from embedx.search.updater import IndexUpdater, new_stale_rows
+from embedx.training.memory import MemoryPlan, plan_memory
 from embedx.training.progress import Progress
 from embedx.training.schedule import Orders
 from embedx.training.state import TrainState
@@ -182,6 +183,16 @@ class Classification(Strategy):
             n_decaying = self.settings.hidden or self.examples.dense.shape[1] or self.dim - self.has_bias
             decay_all(self.hidden, n_decaying, self.optimizer, float(self.clock[0]))
             self.decay_outputs(float(self.clock[0]))
+
+    def memory(self, keeps_best: bool) -> MemoryPlan:
+        """What a run needs, before it is initialised; it `keeps_best` weights beside the present ones."""
+        weights = self.outputs.rows, self.hidden.rows
+        state = {
+            "weights": weights,
+            "optimizer": (self.outputs[1:], self.hidden[1:]),
+            "objective": (self.local_state, self.n_updates),
+        }
+        return plan_memory({**state, "threads": self.workspaces(), "best weights": weights if keeps_best else ()}, state)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The parameters as a classifier has them, views of the tables."""
@@ -347,17 +358,17 @@ class Full(Classification):
         self.workers, self.chunk = [None], self.batch
         self.make_outputs()
         self.shared = self.share()
-        self.make_steps(threads=self.threads, parts=self.parts)
+        self.make_steps()
 
     def make_outputs(self) -> None:
         """Set `outputs`."""
         self.outputs = new_table(self.n_rows, self.dim, self.optimizer)
 
-    def make_steps(self, threads: int, parts: int) -> None:
+    def make_steps(self) -> None:
         """Set what trains."""
         self.steps = full.DenseSteps(
-            self.objective.coefficients, self.shared, sparse_gradient=self.objective.sparse_gradient, threads=threads,
-            parts=parts,
+            self.objective.coefficients, self.shared, sparse_gradient=self.objective.sparse_gradient, threads=self.threads,
+            parts=self.parts,
         )  # fmt: skip
 
     def compile(self, progress: Progress) -> None:
@@ -378,8 +389,8 @@ class FullSparse(Full):
     def make_outputs(self) -> None:
         self.outputs = new_table(self.dim, -(-self.n_rows // full.TILE) * full.TILE, self.optimizer, columns=True)
 
-    def make_steps(self, threads: int, parts: int) -> None:
-        self.steps = full.SparseSteps(self.objective.coefficients, self.shared, threads=threads, parts=parts)
+    def make_steps(self) -> None:
+        self.steps = full.SparseSteps(self.objective.coefficients, self.shared, threads=self.threads, parts=self.parts)
 
     def decay_outputs(self, clock: float) -> None:
         decay_rows(self.outputs, 0, self.dim - self.has_bias, self.n_rows, self.optimizer, clock)
@@ -395,7 +406,7 @@ class FullSparse(Full):
 class FullTiled(FullSparse):
     """All rows, none of which knows of the others: a few at a time, over a chunk of minibatches."""
 
-    def make_steps(self, threads: int, parts: int) -> None:
+    def make_steps(self) -> None:
         self.chunk = self.batch * max(1, 2 * CHUNK // self.batch)
         self.tile_plan = tiles.TilePlan(
             self.batch, self.sum_over, self.has_bias, self.plan.keeps_accidental_hits, self.plan.positives,
@@ -403,9 +414,9 @@ class FullTiled(FullSparse):
         )  # fmt: skip
         n = min(self.chunk, self.n)
         self.tile_workspaces = [
-            tiles.new_workspace(n, 0, self.dim - 1, self.batch, self.optimizer, is_masked=False) for _ in range(parts)
+            tiles.new_workspace(n, 0, self.dim - 1, self.batch, self.optimizer, is_masked=False) for _ in range(self.parts)
         ]
-        self.pool = ThreadPoolExecutor(threads)
+        self.pool = ThreadPoolExecutor(self.threads)
 
     def compile(self, progress: Progress) -> None:
         arguments = self._arguments(0, self.chunk_of(0, 0, 0, 0.0))

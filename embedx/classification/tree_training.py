@@ -10,7 +10,7 @@ above has an influence on: the result does not depend on the number of threads.
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,7 +37,7 @@ from embedx.search.balanced_tree import balanced_tree
 from embedx.training import trainer
 from embedx.training.checkpoint import Checkpoints
 from embedx.training.interrupts import to_the_end
-from embedx.training.memory import MemoryPlan
+from embedx.training.memory import MemoryPlan, plan_memory
 from embedx.training.progress import Progress
 from embedx.training.schedule import Schedule
 from embedx.training.state import TrainState
@@ -68,18 +68,7 @@ class Trained(NamedTuple):
     label: np.ndarray  # int32 (n_kept,): within the tile
     value: np.ndarray  # float32 (n_kept,)
     bias: np.ndarray  # float32 (n_labels,)
-
-
-class Tiles(NamedTuple):
-    """The same of some tiles of a level, one after another."""
-
-    number: np.ndarray  # int64 (n,)
-    n_kept: np.ndarray  # int64 (n,): weights of each
-    feature: np.ndarray  # int32 (all weights,)
-    label: np.ndarray  # int32: within the tile
-    value: np.ndarray  # float32
-    bias: np.ndarray  # float32 (all labels,)
-    loss: np.ndarray  # float64 (n,): of the last epoch
+    loss: float  # of the last epoch
 
 
 def plan_of(labels: np.ndarray, depth: int, edges: np.ndarray, arity: int) -> TreePlan:
@@ -175,8 +164,8 @@ class TreeTraining(Strategy):
         self.is_dual = settings.optimizer == DualCoordinateDescent.name
         self.workers = [self._new_worker() for _ in range(0 if by_others else settings.threads)]
         self.trained: list[list[Level]] = [[] for _ in trees]
-        self.done: list[Trained | None] = []  # by tile of the level that is under way
-        self.losses = [np.zeros(len(self.level_plan(n).tiles)) for n in range(len(self.levels))]  # of the last epoch, by tile
+        self.done: dict[int, Trained] = {}  # by tile of the level that is under way
+        self.losses = [0.0] * len(self.levels)  # of the last epoch
 
     def _scores_in(self, tree: TreePlan, depth: int) -> float:
         """About how many scores an epoch of a level takes: every example reaches the root and the groups of the beam."""
@@ -214,10 +203,8 @@ class TreeTraining(Strategy):
 
     def prepare(self, level: int) -> None:
         """Begin a level; done while no thread trains."""
-        plan = self.level_plan(level)
-        if len(self.done) != len(plan.tiles):
-            self.done = [None] * len(plan.tiles)
         if not self.by_others:
+            plan = self.level_plan(level)
             self._find_members(level)
             self.scores_of_row = float(np.diff(self.members.indptr) @ np.diff(plan.first_node)) / self.n_labelled
             self.bias = self._first_biases(plan)
@@ -257,7 +244,7 @@ class TreeTraining(Strategy):
 
     def train(self, worker: Any, epoch: int, chunk: int, rate: float) -> Tally:
         bounds = self.level_plan(epoch).tiles
-        if chunk >= len(bounds) or self.done[chunk] is not None:
+        if chunk >= len(bounds) or chunk in self.done:
             return Tally()
         group, first, last = bounds[chunk]
         n_members = int(self.members.indptr[group + 1] - self.members.indptr[group])
@@ -265,8 +252,7 @@ class TreeTraining(Strategy):
         groups = tiles.LabelGroups(self.members, self.positives, self.bias)
         loss, n_features = self.kernel(*self.functions, self.examples, groups, group, first, last, plan, worker)
         trained = tiles.kept_weights(groups, first, last, plan, worker, n_features)
-        self.losses[epoch][chunk] = loss  # first: what is done may be handed over
-        self.done[chunk] = Trained(*trained, self.bias[first:last].copy())
+        self.done[chunk] = Trained(*trained, self.bias[first:last].copy(), loss)
         n_scores = n_members * (last - first)
         # The loss of a row is the sum over the labels that it reaches; that of the nodes above is none of labels.
         is_of_labels = self.is_of_labels(epoch)
@@ -282,16 +268,18 @@ class TreeTraining(Strategy):
         plan = self.level_plan(level)
         never = self.objective.initial_bias(np.array([0.5 / max(len(self.example), 1)]), np.array([1.0]))[0]
         bias, weights = np.full(int(plan.first_node[-1]), never, dtype=np.float32), []
-        for (group, first, last), each in zip(plan.tiles, self.done, strict=True):
-            if each is not None:
-                weights.append((group, first, each.feature, each.label, each.value / np.float32(self.length)))
-                bias[first:last] = each.bias
+        done = sorted(self.done.items())
+        for n, each in done:
+            group, first, last = plan.tiles[n]
+            weights.append((group, first, each.feature, each.label, each.value / np.float32(self.length)))
+            bias[first:last] = each.bias
+        self.losses[level] = float(np.sum([each.loss for _, each in done]))
         self.trained[self.levels[level][0]].append(level_of(plan.first_node, weights, bias, self.n_features))
-        self.done = []
+        self.done = {}
 
     def give_up(self) -> None:
         """The run ends before its time: of a tree whose last level is under way the labels that are trained so far are kept."""
-        if self.level < len(self.levels) and self.is_of_labels(self.level) and any(each is not None for each in self.done):
+        if self.level < len(self.levels) and self.is_of_labels(self.level) and self.done:
             self.finish_level(self.level)
 
     def level_plan(self, level: int) -> LevelPlan:
@@ -304,24 +292,9 @@ class TreeTraining(Strategy):
         t, depth = self.levels[level]
         return depth == len(self.plans[t].levels) - 1
 
-    def tiles(self, level: int) -> Tiles:
-        """The trained tiles of a level that is under way."""
-        done = [(n, each) for n, each in enumerate(self.done) if each is not None]
-        number = np.array([n for n, _ in done], dtype=np.int64)
-        none = Trained(*(np.zeros(0, dtype) for dtype in (np.int32, np.int32, np.float32, np.float32)))
-        columns = (np.concatenate(parts) for parts in zip(none, *(each for _, each in done), strict=True))
-        n_kept = np.array([len(each.feature) for _, each in done], dtype=np.int64)
-        return Tiles(number, n_kept, *Trained(*columns), self.losses[level][number])
-
-    def add_tiles(self, level: int, tiles: Tiles) -> None:
-        """Take over trained tiles of the level that is under way."""
-        bounds = self.level_plan(level).tiles
-        widths = np.array([bounds[n][2] - bounds[n][1] for n in tiles.number], dtype=np.int64)
-        columns = zip(tiles[2:6], (tiles.n_kept, tiles.n_kept, tiles.n_kept, widths), strict=True)
-        parts = [np.split(column, np.cumsum(sizes)[:-1]) for column, sizes in columns]
-        for n, *own in zip(tiles.number, *parts, strict=False):
-            self.done[n] = Trained(*(part.copy() for part in own))  # views would keep all other tiles in memory
-        self.losses[level][tiles.number] = tiles.loss
+    def memory(self, keeps_best: bool) -> MemoryPlan:
+        """What a run needs."""
+        return plan_memory({"threads": self.workers})
 
     def trees(self) -> list[LabelTree]:
         """The trees that are trained to the end."""
@@ -333,7 +306,7 @@ class TreeTraining(Strategy):
 
     def mean_loss(self) -> float:
         """The mean over examples of the loss of their last visits, over the labels that they reached; the mean over trees."""
-        at_labels = [self.losses[level].sum() for level in range(len(self.levels)) if self.is_of_labels(level)]
+        at_labels = [self.losses[level] for level in range(len(self.levels)) if self.is_of_labels(level)]
         return float(np.sum(at_labels) / self.n_labelled / len(at_labels))
 
     def arrays(self) -> dict[str, np.ndarray]:
@@ -341,32 +314,24 @@ class TreeTraining(Strategy):
 
     def state(self) -> TrainState:
         state = TrainState()
-        state.add("tree.levels", self._read_levels, self._write_levels)
-        state.add("tree.tiles", self._read_tiles, self._write_tiles)
+        state.add("tree.levels", lambda: [[tuple(level) for level in levels] for levels in self.trained], self._write_levels)
+        state.add("tree.tiles", lambda: [(n, *each) for n, each in sorted(self.done.items())], self._write_tiles)
         state.add_attribute("tree.losses", self, "losses")
         return state
-
-    def _read_levels(self) -> list[list[tuple[np.ndarray, ...]]]:
-        return [[tuple(level) for level in levels] for levels in self.trained]
 
     def _write_levels(self, value: Any) -> None:
         self.trained = [[Level(*level) for level in levels] for levels in value]
 
-    def _read_tiles(self) -> dict[str, np.ndarray]:
-        return self.tiles(min(self.level, len(self.levels) - 1))._asdict()
-
     def _write_tiles(self, value: Any) -> None:
-        self.done = []
+        self.done = {n: Trained(*each) for n, *each in value}
         if self.level < len(self.levels):
             self.prepare(self.level)
-            self.add_tiles(self.level, Tiles(**value))
 
 
 def run(
     strategy: TreeTraining,
     training: Strategy,
     history: History,
-    snapshot: Mapping[str, Any] | None,
     checkpoints: Checkpoints | None,
     plan: MemoryPlan,
 ) -> trainer.Outcome:
@@ -384,7 +349,7 @@ def run(
         shape="constant", unit="scores",
     )  # fmt: skip
     strategy.prepare(0)
-    outcome = trainer.run(training, schedule, history.progress, after_level, snapshot, None, checkpoints, plan=plan)
+    outcome = trainer.run(training, schedule, history.progress, after_level, checkpoints=checkpoints, plan=plan)
     if outcome.interrupted_by is not None:
         to_the_end(strategy.give_up)
         if not strategy.trees():
