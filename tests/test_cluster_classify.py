@@ -113,7 +113,7 @@ def test_a_level_has_no_more_ranges_than_tiles(cluster):
     nodes = cluster(fails=fails)
     train(topics(n_labels=200), ova(), settings(weights="tree", leaf_size=4, arity=4), cluster=nodes)
     strategy = nodes.training.inner
-    n_tiles = [len(strategy.level_plan(level).tiles) for level in range(len(strategy.levels))]
+    n_tiles = [len(plan.tiles) for _, plan in strategy.levels]
     assert nodes.training.chunks_per_range == 1
     assert max(n_tiles) > min(n_tiles)
     assert called.count("train") == sum(n_tiles)

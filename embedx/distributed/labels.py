@@ -116,7 +116,7 @@ class LabelsPlan(Plan):
         return TileServer(strategy)
 
     def is_done(self, strategy: TreeTraining, epoch: int, chunks: range) -> bool:
-        n_tiles = len(strategy.level_plan(epoch).tiles)
+        n_tiles = len(strategy.levels[epoch][1].tiles)
         return all(chunk >= n_tiles or chunk in strategy.done for chunk in chunks)
 
     def replica(self, strategy: TreeTraining) -> "TileReplica":
