@@ -186,15 +186,8 @@ class Classifier:
         """
         if not self.objective.adds_log_noise:
             return np.zeros(len(self.counts), dtype=np.float32)
-        if features is None and self.noise_depends_on_features:
-            raise ValueError("noise depends on the features")
         n_draws = min(self.objective.negatives, len(self.counts))  # as many as training draws
         return self._sampler.log_noise_of(features, n_draws)
-
-    @property
-    def noise_depends_on_features(self) -> bool:
-        """Whether `log_noise` differs among inputs."""
-        return self.objective.adds_log_noise and self._sampler.conditional
 
     @cached_property
     def _sampler(self) -> Sampler:
@@ -300,13 +293,12 @@ class Classifier:
             return search_top_k(index, search, h, k, threads)
 
         def found() -> Iterator[tuple[np.ndarray, np.ndarray]]:
-            n, done = features.shape[0], 0
+            n = features.shape[0]
             progress.start("predicting", n, " examples")
             for start in range(0, n, SEARCHED_ROWS):
                 for ids, z, log_sum in best(features[start : start + SEARCHED_ROWS]):
                     yield ids, self.probabilities(z if self.judges_labels_alone else z - log_sum[:, None])
-                    done += len(ids)
-                    progress.update(done)
+                progress.update(min(start + SEARCHED_ROWS, n))
             progress.finish()
 
         some = features[:RECALLED]

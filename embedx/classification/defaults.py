@@ -83,9 +83,10 @@ def chosen_weights(settings: ClassifySettings, objective: Objective, data: Label
             (is_sum, f"a loss that is a sum over labels, as of ova; {name} has none"),
             (sampler == EVERY_ROW, f"--sampler {EVERY_ROW}"),
             (settings.labels != "one", "--labels other than one"),
-            (settings.time_budget is None, "--epochs, not --time-budget"),
-            (settings.schedule in ("linear", "constant"), "--schedule linear or constant"),
-            (settings.decay == 1, "no --set decay"),
+            (
+                settings.time_budget is None and settings.schedule in ("linear", "constant") and settings.decay == 1,
+                "--epochs, not --time-budget, with --schedule linear or constant and no --set decay",
+            ),
         ]
     else:
         needs += [
@@ -104,11 +105,6 @@ def chosen_weights(settings: ClassifySettings, objective: Objective, data: Label
         return "dense"
     n_products = float(data.features.nnz) * data.n_labels * (settings.epochs or DUAL_EPOCHS)
     return "sparse" if n_products <= MAX_PRODUCTS else "tree"
-
-
-def is_sparse_linear(settings: ClassifySettings, data: Labeled) -> bool:
-    """Whether output rows are scored against sparse features, without a hidden layer."""
-    return data.is_sparse and not settings.hidden
 
 
 def is_label_by_label(settings: ClassifySettings, objective: Objective) -> bool:

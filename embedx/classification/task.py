@@ -16,7 +16,7 @@ from embedx import optimizers, samplers
 from embedx.classification import calibration, tree_training
 from embedx.classification.classifier import Classifier
 from embedx.classification.clustering import clustered_order
-from embedx.classification.defaults import is_label_by_label, is_sparse_linear, resolved
+from embedx.classification.defaults import is_label_by_label, resolved
 from embedx.classification.history import History, Watch
 from embedx.classification.settings import ClassifySettings, share_of_rows
 from embedx.classification.strategies import INITIAL, Classification, strategy_for
@@ -89,8 +89,8 @@ class Run:
         progress: Progress | None = None,
     ) -> None:
         self.data, self.objective, self.progress = data, objective, progress or Silent()
-        needs_dense = samplers.SAMPLERS[objective.samplers()[0]].needs_dense_inputs
-        if needs_dense and settings.sampler is None and settings.optimizer != "lbfgs" and is_sparse_linear(settings, data):
+        is_open = settings.sampler is None and settings.optimizer != "lbfgs" and not settings.hidden
+        if is_open and data.is_sparse and samplers.SAMPLERS[objective.samplers()[0]].needs_dense_inputs:
             self.progress.note("sparse features cannot be searched by: every label competes; --hidden 100 makes them dense")
         self.settings = settings = resolved(settings, objective, data)
         if settings.weights != "dense" and data.features.data.min(initial=0) < 0:
@@ -316,13 +316,11 @@ def _by_steps(
     if start is not None:
         for name, array in strategy.arrays().items():  # views of the tables
             array[:] = start.classifier.arrays[name]
-        before = start.optimizer_state
-        same_optimizer = start.classifier.settings["optimizer"] == settings.optimizer
-        if same_optimizer and all(
-            name in before and before[name].shape == kept.shape for name, kept in optimizer_state.items()
-        ):
-            for name, kept in optimizer_state.items():
-                kept[:] = before[name]
+        is_same = start.classifier.settings["optimizer"] == settings.optimizer
+        for name, kept in optimizer_state.items():
+            before = start.optimizer_state.get(name)
+            if is_same and before is not None and before.shape == kept.shape:
+                kept[:] = before
 
     def hand_over() -> None:
         strategy.apply_decay()
