@@ -5,8 +5,8 @@ import threading
 
 import numpy as np
 import pytest
+from label_data import ova, settings, topics
 from local_workers import LocalWorkers, lost_at
-from test_label_tree import ova, settings, topics
 from test_train_state import FromSnapshot
 
 from embedx import objectives, samplers

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+from label_data import ova, settings, topics
 from local_workers import travelled
 from scipy.sparse import csr_matrix
-from test_label_tree import ova, settings, topics
 
 from embedx import objectives
 from embedx.classification import classifier

@@ -4,7 +4,7 @@ them.
 
 import numpy as np
 import pytest
-from test_label_tree import of_lists, topics
+from label_data import topics
 from test_train_state import FromSnapshot
 
 from embedx import objectives
@@ -17,7 +17,7 @@ from embedx.engine.examples import Csr, examples_of
 from embedx.engine.shared import Chunk
 from embedx.errors import EmbedxError
 from embedx.kernels.random import stream_key
-from embedx.labeled.data import Labeled
+from embedx.labeled.data import Labeled, Labels
 from embedx.training.progress import Silent
 
 SPARSE = [name for name, each in objectives.OBJECTIVES.items() if each.samplers()[0] != "search"]
@@ -224,7 +224,7 @@ def test_data_at_the_edge_end_well(name):
         (x.tocsr(), [[k % 3] for k in range(30)], 9), (x.tocsr(), [[0]] * 30, 2),
         (x.tocsr()[:, :0], [[k % 4] for k in range(30)], 4),
     ]:  # fmt: skip
-        data = Labeled(features.astype(np.float32), of_lists(lists), n_labels)
+        data = Labeled(features.astype(np.float32), Labels.of_rows(lists), n_labels)
         objective = found(found.Settings())
         settings = resolved(ClassifySettings(weights="sparse", epochs=2, threads=1), objective, data)
         model = train(data, objective, settings).classifier
