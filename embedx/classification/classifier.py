@@ -161,16 +161,13 @@ class Classifier:
 
     def _found(self, features: Any, k: int, threads: int | None, progress: Progress) -> Iterator[tuple[slice, Found]]:
         """The k likeliest labels of a block of rows after another, through the trees."""
-        n, beam = features.shape[0], int(self.settings.get("beam", 10))
-        progress.start("predicting", n, " examples")
-        step = label_tree.rows_at_a_time(self.trees, beam)
-        for start in range(0, n, step):
-            rows = slice(start, min(start + step, n))
+        beam, log_p_of = int(self.settings.get("beam", 10)), self.objective.log_label_probability
+
+        def work(rows: slice) -> Found:
             h = csr_matrix(self.prepared(features[rows]), dtype=np.float32)
-            log_p_of = self.objective.log_label_probability
-            yield rows, label_tree.search(self.trees, h, k, beam, log_p_of, self.n_labels, threads or usable_cores())
-            progress.update(rows.stop)
-        progress.finish()
+            return label_tree.search(self.trees, h, k, beam, log_p_of, self.n_labels, threads or usable_cores())
+
+        return _in_blocks(features.shape[0], label_tree.rows_at_a_time(self.trees, beam), work, progress)
 
     def log_probability(self, z: np.ndarray, log_noise: np.ndarray | None = None) -> np.ndarray:
         """log p(label | features), (n, n_labels), from the scores of all rows.
@@ -208,23 +205,14 @@ class Classifier:
         order, computed by several threads.
         """
         threads, of_scores = threads or usable_cores(), of_scores or self.log_probability
-        n = features.shape[0]
         size = max(1, BLOCK_FLOATS // max(self.objective.n_rows(self.n_labels), 1))
-        starts = range(0, n, size)
         _ = self.trees if self.has_sparse_weights else self._weights, self._sampler  # which are made at first use
 
-        def work(start: int) -> tuple[slice, Any]:
-            rows = slice(start, min(start + size, n))
+        def work(rows: slice) -> Any:
             h = self.prepared(features[rows])
-            return rows, of_scores(self.scores(h), self.log_noise(h))
+            return of_scores(self.scores(h), self.log_noise(h))
 
-        progress.start("predicting", n, " examples")
-        with ThreadPoolExecutor(threads) as pool:
-            for window in range(0, len(starts), threads):
-                for rows, log_p in pool.map(work, starts[window : window + threads]):
-                    yield rows, log_p
-                    progress.update(rows.stop)
-        progress.finish()
+        return _in_blocks(features.shape[0], size, work, progress, threads)
 
     def top_k(
         self, features: Any, k: int = 5, progress: Progress = SILENT, threads: int | None = None
@@ -293,13 +281,9 @@ class Classifier:
             return search_top_k(index, search, h, k, threads)
 
         def found() -> Iterator[tuple[np.ndarray, np.ndarray]]:
-            n = features.shape[0]
-            progress.start("predicting", n, " examples")
-            for start in range(0, n, SEARCHED_ROWS):
-                for ids, z, log_sum in best(features[start : start + SEARCHED_ROWS]):
+            for _, parts in _in_blocks(features.shape[0], SEARCHED_ROWS, lambda rows: [*best(features[rows])], progress):
+                for ids, z, log_sum in parts:
                     yield ids, self.probabilities(z if self.judges_labels_alone else z - log_sum[:, None])
-                progress.update(min(start + SEARCHED_ROWS, n))
-            progress.finish()
 
         some = features[:RECALLED]
         true, _ = top_k(self.scores(self.prepared(some)), k)
@@ -385,6 +369,21 @@ class Classifier:
         return folder.save(
             Path(path), task=TASK, names=names, arrays=self.arrays, settings=self.settings, facts=facts, overwrite=overwrite
         )
+
+
+def _in_blocks(
+    n: int, size: int, work: Callable[[slice], Any], progress: Progress, threads: int = 1
+) -> Iterator[tuple[slice, Any]]:
+    """(rows, work(rows)) for n rows, so many at a time, in order, by several threads."""
+    blocks = [slice(start, min(start + size, n)) for start in range(0, n, size)]
+    progress.start("predicting", n, " examples")
+    with ThreadPoolExecutor(threads) as pool:
+        for window in range(0, len(blocks), threads):
+            some = blocks[window : window + threads]
+            for rows, result in zip(some, pool.map(work, some), strict=True):
+                yield rows, result
+                progress.update(rows.stop)
+    progress.finish()
 
 
 def _label_order(arrays: Mapping[str, np.ndarray], settings: Mapping[str, Any]) -> np.ndarray | None:

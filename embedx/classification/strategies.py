@@ -14,7 +14,7 @@ minibatch in a fixed number of parts, so that sums do not depend on the number o
 import abc
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -305,7 +305,7 @@ class Retrieved(Sampled):
                 empty_index(search.blocks), search, new_query_workspace(self.n_rows, search),
                 new_message_workspace(self.n_rows, search, own.rows.shape[1]), new_stale_rows(self.n_rows),
             )  # fmt: skip
-            self.workers[w] = _Worker(workspace, own, retrieval)
+            self.workers[w] = workspace, own, retrieval
         self.chunk = self.batch * max(1, SEARCHED // self.batch)
         self.drawn_first = self.objective.settings.warm_up * self.n
 
@@ -314,10 +314,10 @@ class Retrieved(Sampled):
             self.outputs.rows, self.n_rows, self.dim, self.search,
             seed=self.settings.seed, threads=self.threads, progress=progress,
         )  # fmt: skip
-        worker = self.workers[0]
+        drawn, found, retrieval = self.workers[0]
         if self.drawn_first > 0:
-            self.compile_drawn(worker.drawn, progress)
-        arguments = (self.retrieving, worker.found, worker.retrieval, self.chunk_of(0, 0, 0, 0.0))
+            self.compile_drawn(drawn, progress)
+        arguments = (self.retrieving, found, retrieval, self.chunk_of(0, 0, 0, 0.0))
         self.retrieved_functions = load_kernel(retrieved.train_chunk, self.objective.coefficients, None, arguments, progress)
 
     def phase(self, step: int) -> int:
@@ -325,10 +325,11 @@ class Retrieved(Sampled):
         return int(epoch * self.n + chunk * self.chunk >= self.drawn_first)
 
     def train_examples(self, worker: Any, chunk: Chunk) -> tuple[float, int, float]:
+        drawn, found, retrieval = worker
         if chunk.epoch * self.n + chunk.start < self.drawn_first:
-            return super().train_examples(worker.drawn, chunk)
-        retrieval = worker.retrieval._replace(row_index=self.updater.current())
-        loss, terms, after = retrieved.train_chunk(*self.retrieved_functions, self.retrieving, worker.found, retrieval, chunk)
+            return super().train_examples(drawn, chunk)
+        retrieval = retrieval._replace(row_index=self.updater.current())
+        loss, terms, after = retrieved.train_chunk(*self.retrieved_functions, self.retrieving, found, retrieval, chunk)
         self.updater.update(retrieval.stale)
         return loss, terms, after - chunk.decay_clock
 
@@ -339,14 +340,6 @@ class Retrieved(Sampled):
 
     def facts(self) -> dict[str, Any]:
         return {"index_builds": self.updater.n_builds, "index_seconds": round(self.updater.build_seconds, 3)}
-
-
-class _Worker(NamedTuple):
-    """A worker's memory."""
-
-    drawn: sampled.SampledWorkspace
-    found: sampled.SampledWorkspace
-    retrieval: retrieved.Retrieval
 
 
 class Full(Classification):
