@@ -237,12 +237,8 @@ class Sampled(Classification):
         """Set `outputs` and `slots`."""
         self.outputs = new_table(self.n_rows, self.dim, self.optimizer)
 
-    def compile(self, progress: Progress) -> None:
-        self.compile_drawn(self.workers[0], progress)
-
-    def compile_drawn(self, workspace: sampled.SampledWorkspace, progress: Progress) -> None:
-        """The kernels of drawn rows."""
-        arguments = (self.shared, workspace, self.chunk_of(0, 0, 0, 0.0))
+    def compile(self, progress: Progress, workspace: sampled.SampledWorkspace | None = None) -> None:
+        arguments = (self.shared, workspace or self.workers[0], self.chunk_of(0, 0, 0, 0.0))
         self.functions = load_kernel(sampled.train_chunk, self.objective.coefficients, self.drawing, arguments, progress)
 
     def train_examples(self, worker: Any, chunk: Chunk) -> tuple[float, int, float]:
@@ -309,14 +305,14 @@ class Retrieved(Sampled):
         self.chunk = self.batch * max(1, SEARCHED // self.batch)
         self.drawn_first = self.objective.settings.warm_up * self.n
 
-    def compile(self, progress: Progress) -> None:
+    def compile(self, progress: Progress, workspace: sampled.SampledWorkspace | None = None) -> None:
         self.updater = IndexUpdater(
             self.outputs.rows, self.n_rows, self.dim, self.search,
             seed=self.settings.seed, threads=self.threads, progress=progress,
         )  # fmt: skip
         drawn, found, retrieval = self.workers[0]
         if self.drawn_first > 0:
-            self.compile_drawn(drawn, progress)
+            super().compile(progress, drawn)
         arguments = (self.retrieving, found, retrieval, self.chunk_of(0, 0, 0, 0.0))
         self.retrieved_functions = load_kernel(retrieved.train_chunk, self.objective.coefficients, None, arguments, progress)
 

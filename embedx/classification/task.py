@@ -105,11 +105,7 @@ class Run:
             str(settings.sampler), objective.samplers(), sampler_options or {}, replacement=settings.replacement,
             corrected=objective.adds_log_noise,
         )  # fmt: skip
-
-    @property
-    def drawing(self) -> Sampler:
-        """The sampler that draws: where rows are retrieved, the one that draws before."""
-        return self.warm_up or self.sampler
+        self.drawing = self.warm_up or self.sampler  # the sampler that draws: where rows are retrieved, the one before
 
     def train(
         self, start: TrainedClassifier | None = None, watch: Watch | None = None, checkpoints: Checkpoints | None = None
