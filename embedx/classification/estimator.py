@@ -163,15 +163,8 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         objective = self._new_objective() if trained is None else trained.classifier.objective
         if self.weights not in (*AUTO, "dense"):
             raise ValueError(f"partial_fit continues from dense weights; with weights={self.weights!r}, fit all rows at once")
-        chosen = {
-            "epochs": 1,
-            "weights": "dense",
-            "time_budget": None,
-            "validation": None,
-            "calibration": 0.0,
-            "schedule": self.schedule or "constant",
-            "seed": self._seed() + self.n_iter_,
-        }
+        chosen = {"epochs": 1, "weights": "dense", "time_budget": None, "validation": None, "calibration": 0.0}
+        chosen |= {"schedule": self.schedule or "constant", "seed": self._seed() + self.n_iter_}
         return self._train(self._labeled(X, y, sample_weight), objective, chosen, trained)
 
     def _train(
@@ -199,12 +192,9 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.n_iter_ += round(trained.outcome.epochs)
         trained.outcome.raise_reason()
         if by_lbfgs and self.n_iter_ >= settings.max_iterations:
-            warnings.warn(
-                f"lbfgs ended after {self.n_iter_} iterations, short of the optimum; raise max_iterations, or l2, or bring the "
-                "features to one scale",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
+            short = f"lbfgs ended after {self.n_iter_} iterations, short of the optimum"
+            remedy = "raise max_iterations, or l2, or bring the features to one scale"
+            warnings.warn(f"{short}; {remedy}", ConvergenceWarning, stacklevel=3)
         return self
 
     def _given(self) -> dict[str, Any]:
@@ -434,7 +424,6 @@ def _repeated(data: Labeled, weights: np.ndarray) -> Labeled:
         return data
     times = np.rint(weights)
     if not np.array_equal(times, weights):
-        raise ValueError(
-            "sample_weight: training by steps takes whole numbers, by which rows are repeated; optimizer='lbfgs' takes any"
-        )
+        what = "training by steps takes whole numbers, by which rows are repeated; optimizer='lbfgs' takes any"
+        raise ValueError(f"sample_weight: {what}")
     return data.rows(np.repeat(np.arange(len(data)), times.astype(np.int64)))

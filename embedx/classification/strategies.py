@@ -139,13 +139,22 @@ class Classification(Strategy):
         """Apply the weight decay that is due to the output rows."""
         decay_all(self.outputs, self.dim - self.has_bias, self.optimizer, clock)
 
+    def make_outputs(self) -> None:
+        """Set `outputs`."""
+        self.outputs = new_table(self.n_rows, self.dim, self.optimizer)
+
+    @property
+    def output_rows(self) -> np.ndarray:
+        """The output rows with their biases, float32 (n_rows, dim): a view of the table."""
+        return self.outputs.rows
+
     def set_bias(self, bias: np.ndarray) -> None:
         """Write the biases to start from, float32 (n_rows,)."""
-        self.outputs.rows[:, self.dim - 1] = bias
+        self.output_rows[:, self.dim - 1] = bias
 
     def arrays_of_outputs(self) -> dict[str, np.ndarray]:
         """The output rows and biases as a classifier has them, views of the tables where these are whole rows."""
-        rows = self.outputs.rows
+        rows = self.output_rows
         return {"output": rows[:, : self.dim - self.has_bias]} | ({"bias": rows[:, self.dim - 1]} if self.has_bias else {})
 
     def chunk_of(self, epoch: int, start: int, stop: int, rate: float) -> Chunk:
@@ -232,10 +241,6 @@ class Sampled(Classification):
             for _ in range(1 if self.settings.deterministic else self.threads)
         ]
         self.chunk = self.batch * max(1, CHUNK // 4 // self.batch)
-
-    def make_outputs(self) -> None:
-        """Set `outputs` and `slots`."""
-        self.outputs = new_table(self.n_rows, self.dim, self.optimizer)
 
     def compile(self, progress: Progress, workspace: sampled.SampledWorkspace | None = None) -> None:
         arguments = (self.shared, workspace or self.workers[0], self.chunk_of(0, 0, 0, 0.0))
@@ -349,10 +354,6 @@ class Full(Classification):
         self.shared = self.share()
         self.make_steps()
 
-    def make_outputs(self) -> None:
-        """Set `outputs`."""
-        self.outputs = new_table(self.n_rows, self.dim, self.optimizer)
-
     def make_steps(self) -> None:
         """Set what trains."""
         self.steps = full.DenseSteps(
@@ -384,12 +385,9 @@ class FullSparse(Full):
     def decay_outputs(self, clock: float) -> None:
         decay_rows(self.outputs, 0, self.dim - self.has_bias, self.n_rows, self.optimizer, clock)
 
-    def set_bias(self, bias: np.ndarray) -> None:
-        self.outputs.rows[self.dim - 1, : self.n_rows] = bias
-
-    def arrays_of_outputs(self) -> dict[str, np.ndarray]:
-        columns = self.outputs.rows[:, : self.n_rows]
-        return {"output": columns[: self.dim - self.has_bias].T} | ({"bias": columns[self.dim - 1]} if self.has_bias else {})
+    @property
+    def output_rows(self) -> np.ndarray:
+        return self.outputs.rows[:, : self.n_rows].T
 
 
 class FullTiled(FullSparse):

@@ -148,13 +148,8 @@ class Run:
             arrays["label_order"] = clustered_order(features, labels, counts, settings.seed, threads)
         objective.prepare(counts, arrays.get("label_order"))
         sampler, _ = samplers.prepared((self.sampler, self.warm_up), counts, objective.paths())
-        facts: dict[str, Any] = {
-            "objective": objective.name,
-            "examples": len(data),
-            "labels": len(counts),
-            "seen_labels": int((counts > 0).sum()),
-            "several_labels": bool((labels.n_of_row > 1).any()),
-        }
+        facts: dict[str, Any] = {"objective": objective.name, "examples": len(data), "labels": len(counts)}
+        facts |= {"seen_labels": int((counts > 0).sum()), "several_labels": bool((labels.n_of_row > 1).any())}
         if sampler.conditional:
             if before is not None:  # it stays that of the run
                 sampler.restore(former)
