@@ -227,7 +227,7 @@ def beginning(files: dict[str, str]) -> str:
 
 def measure(run: Run, job: Job) -> Result:
     """The result of a job run in a process of its own. Ends the program if that fails; what was measured is kept."""
-    if not run.warm & {DEFAULT}:
+    if job["kind"] != "feed" and not run.warm & {DEFAULT}:
         say("warming up: kernels are compiled unless they were before")
         run.warm.add(DEFAULT)
         for options in CONTENDERS.values():

@@ -10,22 +10,20 @@ killed where.
 
 import argparse
 import collections
-import contextlib
 import json
-import os
 import random
-import select
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 from embedx.errors import EmbedxError
 from embedx.objectives import OBJECTIVES
 from embedx.storage.folder import present
+from tests import forked
 from tests.test_checkpoint import arrays_of
 
 SIGNALS = (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
@@ -35,25 +33,12 @@ LATER = 1.2  # times as long as an undisturbed run: the last moment to be killed
 PLACES = {"text": r"building-", "checkpoint": r"\.checkpoint", "model": r"\.(partial|replaced)-"}
 DELAY = 0.01  # seconds after a file was changed, at most
 
-# Runs commands in processes of their own, which have all imported already: asked for by a line of JSON each, it answers with
-# their process and then with their exit code. A command counts how often it changes files, by place, and ends itself at one.
-RUNNER = """
+# A command that counts how often it changes files, by place, and ends itself at one of these changes or at a time.
+CODE = """
 import json, os, re, sys, threading, time
-import embedx.classification.task, embedx.skipgram.task
 from embedx.cli.app import main
 
-for line in sys.stdin:
-    process = os.fork()
-    if process == 0:
-        break
-    print(process, flush=True)
-    print(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), flush=True)
-else:
-    sys.exit()
-
-asked = json.loads(line)
-for descriptor, name in enumerate((os.devnull, os.devnull, "told.txt")):
-    os.dup2(os.open(name, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600), descriptor)
+asked = json.loads(os.environ["TO_KILL"])
 places = {name: re.compile(path) for name, path in asked["places"].items()}
 changes = dict.fromkeys(places, 0)
 
@@ -69,14 +54,14 @@ def watch(event, arguments):
                 if (name, changes[name]) == (asked["place"], asked["number"]):
                     threading.Thread(target=end).start() if asked["delay"] else end()
 
-sys.argv = ["embedx", *asked["arguments"]]
 sys.addaudithook(watch)
+if asked["place"] == "anywhere":
+    threading.Thread(target=end, daemon=True).start()
 try:
     main()
 finally:
-    counted = json.dumps(changes)
     with open("changes.json", "w") as out:
-        out.write(counted)
+        out.write(json.dumps(changes))
 """
 
 
@@ -104,15 +89,6 @@ class Killer:
     def __init__(self, folder: Path, rng: random.Random) -> None:
         self.folder, self.rng = folder, rng
         self.killed: collections.Counter[str] = collections.Counter()  # how many runs, by place
-        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
-        self.runner = subprocess.Popen(
-            [sys.executable, "-c", RUNNER],
-            cwd=folder,
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            bufsize=0,
-        )
         text = corpus(folder)
         self.commands = commands(text)
         self.wholes: dict[str, tuple[dict[str, bytes], float, dict[str, int]]] = {}
@@ -123,10 +99,10 @@ class Killer:
         """The arrays of a run that nobody disturbs, its seconds, and how often it changes files, by place."""
         while name not in self.wholes:
             output, cache, began = self.folder / name, self.folder / "cache", time.monotonic()
-            code, _ = self.run(self.command(name, output, cache, 2))
+            code, printed = self.run(self.command(name, output, cache, 2))
             if code:
-                raise RuntimeError(f"{name} ends with code {code}: {self.printed()}")
-            if "compiling kernels" not in self.printed():
+                raise RuntimeError(f"{name} ends with code {code}: {printed}")
+            if "compiling kernels" not in printed:
                 changes = json.loads((self.folder / "changes.json").read_text())
                 self.wholes[name] = arrays_of(output), time.monotonic() - began, changes
             for each in (output, cache):
@@ -140,41 +116,22 @@ class Killer:
         places = ["--cache-dir", str(cache)] if own[0] == "train" else []
         return [*own, "--output", str(output), *places, "--threads", str(threads), "--checkpoint-every", EVERY]
 
-    def run(
-        self,
-        arguments: list[str],
-        after: float | None = None,
-        sent: int = 0,
-        place: str = "",
-        number: int = 0,
-        delay: float = 0.0,
-    ) -> tuple[int, str]:
-        """The exit code of a command and the last line that it told; ended by a signal after so many seconds, or when it has
-        changed so many files at a place.
+    def run(self, arguments: list[str], **killed: Any) -> tuple[int, str]:
+        """The exit code of a command and what it printed; ended by the signal `sent`, `delay` seconds after it has changed the
+        `number`-th file at a `place`, or has started.
         """
-        asked = {"arguments": arguments, "places": PLACES, "sent": int(sent), "place": place, "number": number, "delay": delay}
-        self.runner.stdin.write(json.dumps(asked).encode() + b"\n")
-        process = int(self.runner.stdout.readline())
-        if after is not None and not select.select([self.runner.stdout], [], [], after)[0]:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(process, sent)
-        code = int(self.runner.stdout.readline())
-        return code, (self.printed().splitlines() or [""])[-1]
-
-    def printed(self) -> str:
-        """What the last command told."""
-        return (self.folder / "told.txt").read_text()
+        to_kill = {"places": PLACES, "place": "", "number": 0, "delay": 0.0, "sent": 0} | killed
+        environment = forked.environment(self.folder) | {"TO_KILL": json.dumps(to_kill)}
+        done = forked.run(*arguments, cwd=self.folder, env=environment, code=CODE, check=False)
+        return done.returncode, done.stderr
 
     def run_and_kill(self, name: str, arguments: list[str]) -> tuple[int, str]:
         """The same, ended somewhere."""
-        rng, sent = self.rng, self.rng.choice(SIGNALS)
-        _, seconds, changes = self.whole(name)
+        rng, (_, seconds, changes) = self.rng, self.whole(name)
         place = rng.choice(["anywhere", *(place for place in PLACES if changes[place])])
-        if place == "anywhere":
-            code, printed = self.run(arguments, rng.uniform(0, LATER * seconds), sent)
-        else:
-            delay = rng.choice([0.0, rng.uniform(0, DELAY)])
-            code, printed = self.run(arguments, None, sent, place, rng.randint(1, changes[place]), delay)
+        delay = rng.uniform(0, LATER * seconds) if place == "anywhere" else rng.choice([0.0, rng.uniform(0, DELAY)])
+        number = rng.randint(1, changes.get(place, 1))
+        code, printed = self.run(arguments, place=place, number=number, delay=delay, sent=int(rng.choice(SIGNALS)))
         self.killed[place] += code in ENDED
         return code, printed
 
@@ -194,7 +151,7 @@ class Killer:
                 if code == 0 or (code == 2 and "exists already" in printed):
                     break
                 if code not in ENDED or not kills:
-                    return f"{code}: {printed}"
+                    return f"{code}: {printed.splitlines()[-1:]}"
                 there = present(output)
                 if code in (130, 143) and there.exists() and is_readable(there):
                     known.append(arrays_of(there))

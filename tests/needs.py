@@ -26,8 +26,3 @@ needs_compiler = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="NUMB
 needs_sentence_transformers = pytest.mark.skipif(
     importlib.util.find_spec("sentence_transformers") is None, reason="sentence-transformers (and torch) are not installed"
 )
-# The extra `docs` is not among what tests need; `.ci/run` installs it after them and builds the site.
-needs_docs = pytest.mark.skipif(
-    any(importlib.util.find_spec(name) is None for name in ("mkdocs", "material", "mkdocstrings_handlers")),
-    reason="the extra docs is not installed: mkdocs and what it needs",
-)

@@ -1,114 +1,108 @@
 """Machines where the user's cache folder cannot be written: containers without a home, users who have none."""
 
+import atexit
 import os
-import shutil
 import stat
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
+from embedx.kernels import cache_home
 from embedx.kernels.compiled import KERNEL_FOLDER
+from embedx.text.recipes import find_recipe
 
-posix = pytest.mark.skipif(os.name != "posix", reason="Windows gives each user temporary folders of his own")
-NO_USER = (
-    "import os, pwd, sys\n"
-    "def unknown(number): raise KeyError(number)\n"
-    "pwd.getpwuid = unknown\n"
-    "del os.environ['HOME']\n"
-    "from embedx.cli.app import main\n"
-    "sys.argv[0] = 'embedx'; main()"
-)
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="Windows gives each user temporary folders of his own")
+VARIABLES = ("EMBEDX_CACHE_DIR", "XDG_CACHE_HOME", "NUMBA_CACHE_DIR")
 
 
 @pytest.fixture
-def temporary(tmp_path):
+def temporary(tmp_path, monkeypatch):
+    """The folder of temporary folders of a process that begins here."""
     folder = tmp_path / "temporary"
     folder.mkdir()
-    return folder
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    forget()
+    yield folder
+    forget()
+
+
+def forget():
+    for function in (cache_home.writable, cache_home.spare_folder):
+        function.cache_clear()
 
 
 def spare(temporary):
     return temporary / f"embedx-{os.geteuid()}"
 
 
-def embedx_run(temporary, *arguments, program=("-m", "embedx"), **variables):
-    """A command that may find its cache folder by `variables` alone; its completed process."""
-    chosen = ("EMBEDX_CACHE_DIR", "XDG_CACHE_HOME", "NUMBA_CACHE_DIR")
-    environment = {name: value for name, value in os.environ.items() if name not in chosen}
-    done = subprocess.run(
-        [sys.executable, *program, *map(str, arguments)],
-        cwd=temporary.parent,
-        env=environment | {"TMPDIR": str(temporary)} | {name: str(value) for name, value in variables.items()},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done
-
-
-@posix
 @pytest.mark.parametrize(
     ("variable", "value", "below", "why"),
     [
         ("HOME", "missing", ".cache/embedx", "No such file or directory"),
-        ("HOME", "file", ".cache/embedx", "Not a directory"),
         ("HOME", "/proc/self/missing", ".cache/embedx", "No such file or directory"),
         ("XDG_CACHE_HOME", "file", "embedx", "Not a directory"),
         ("EMBEDX_CACHE_DIR", "file/cache", "", "Not a directory"),
     ],
 )
-def test_a_private_temporary_folder_takes_the_place_of_one_that_cannot_be_written(temporary, variable, value, below, why):
+def test_a_private_temporary_folder_takes_the_place_of_one_that_cannot_be_written(
+    temporary, monkeypatch, caplog, variable, value, below, why
+):
     (temporary.parent / "file").write_text("")
     wanted = temporary.parent / value
-    done = embedx_run(temporary, "cache", "list", **{variable: wanted})
-    (line,) = done.stderr.splitlines()
-    assert line == (
+    monkeypatch.setenv(variable, str(wanted))
+    assert cache_home.cache_home() == cache_home.cache_home() == spare(temporary)
+    assert caplog.messages == [
         f"{wanted / below}: cannot be written ({why}); {spare(temporary)} takes its place; "
         "EMBEDX_CACHE_DIR names another folder"
-    )
+    ]
     assert stat.S_IMODE(spare(temporary).stat().st_mode) == 0o700
-    assert [each.name for each in spare(temporary).iterdir()] == ["kernels"]
     assert not (temporary.parent / "missing").exists()  # a home is not made
 
 
-@posix
+def run(temporary, *words, **variables):
+    """A process that may find its cache folder by `variables` alone."""
+    environment = {name: value for name, value in os.environ.items() if name not in VARIABLES}
+    environment |= {"TMPDIR": str(temporary)} | {name: str(value) for name, value in variables.items()}
+    command = [sys.executable, *map(str, words)]
+    done = subprocess.run(command, cwd=temporary.parent, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
 def test_the_folder_of_kernels_alone_may_be_out_of_reach(temporary):
     (temporary.parent / "kernels").write_text("")
-    tell = "from embedx.kernels.compiled import KERNEL_FOLDER; print(KERNEL_FOLDER)"
-    done = embedx_run(temporary, program=("-c", tell), EMBEDX_CACHE_DIR=temporary.parent)
+    code = "from embedx.kernels.compiled import KERNEL_FOLDER; print(KERNEL_FOLDER)"
+    done = run(temporary, "-c", code, EMBEDX_CACHE_DIR=temporary.parent)
     (line,) = done.stderr.splitlines()
     assert line.startswith(str(temporary.parent / "kernels"))
     assert done.stdout.strip() == str(spare(temporary) / "kernels" / Path(KERNEL_FOLDER).name)
 
 
-@posix
-def test_one_trains_without_a_home(temporary, two_topics):
-    if Path(KERNEL_FOLDER).is_dir():  # so that nothing is compiled anew for this test
+def test_one_trains_without_a_home(temporary):
+    if Path(KERNEL_FOLDER).is_dir():  # so that nothing is compiled for this test
         spare(temporary).mkdir(mode=0o700)
-        shutil.copytree(KERNEL_FOLDER, spare(temporary) / "kernels" / Path(KERNEL_FOLDER).name)
-    missing, small = temporary.parent / "missing", ["train", two_topics, "--dim", 4, "--epochs", 1, "--output"]
-    for own, tokens in ([], spare(temporary) / "tokens"), (["--cache-dir", "mine"], temporary.parent / "mine"):
-        output = temporary.parent / f"m{len(own)}"
-        done = embedx_run(temporary, *small, output, *own, HOME=missing)
-        assert done.stdout.startswith(f"{output}\t16 words, loss ")
-        assert done.stderr.startswith(f"{missing / '.cache' / 'embedx'}: cannot be written (")
-        assert len(list(tokens.glob("*/tokens.bin"))) == 1
-    assert "compiling" not in done.stderr  # the second time
-    assert not missing.exists()
+        (spare(temporary) / "kernels").mkdir()
+        (spare(temporary) / "kernels" / Path(KERNEL_FOLDER).name).symlink_to(KERNEL_FOLDER)
+    (temporary.parent / "corpus.txt").write_text("a b c d\n" * 50)
+    small = ["-m", "embedx", "train", "corpus.txt", "--dim", 4, "--epochs", 1, "--sample", 0, "--output", "model"]
+    done = run(temporary, *small, HOME=temporary.parent / "missing")
+    assert "model\t4 words, loss " in done.stdout
+    assert done.stderr.startswith(f"{temporary.parent / 'missing' / '.cache' / 'embedx'}: cannot be written (")
+    assert len(list((spare(temporary) / "tokens").glob("*/tokens.bin"))) == 1
+    assert not (temporary.parent / "missing").exists()
 
 
-@posix
-def test_a_user_without_a_home_at_all(temporary):
-    done = embedx_run(temporary, "cache", "list", program=("-c", NO_USER))
-    assert "takes its place" in done.stderr
-    done = embedx_run(temporary, "train", "--help", program=("-c", NO_USER))
-    assert "CORPORA" in done.stdout
-    find = "import os; os.path.expanduser = str; from embedx.text.recipes import find_recipe; print(find_recipe('none'))"
-    assert embedx_run(temporary, program=("-c", find)).stdout == "None\n"
+def test_a_user_without_a_home_at_all(temporary, monkeypatch, caplog):
+    monkeypatch.setattr(os.path, "expanduser", str)
+    monkeypatch.chdir("/proc/self")
+    assert cache_home.cache_home() == spare(temporary)
+    assert "~/.cache/embedx: cannot be written" in caplog.text
+    assert find_recipe("none") is None
 
 
 def open_to_all(folder, other):
@@ -128,22 +122,25 @@ def a_file(folder, other):
     folder.write_text("")
 
 
-@posix
 @pytest.mark.parametrize("prepare", [open_to_all, readable, a_link, a_file])
-def test_a_folder_that_others_may_have_made_is_not_used(temporary, tmp_path, prepare):
+def test_a_folder_that_others_may_have_made_is_not_used(temporary, tmp_path, monkeypatch, prepare):
+    at_exit = []
+    monkeypatch.setattr(atexit, "register", lambda *call, **options: at_exit.append((call, options)))
     other = tmp_path / "other"
     other.mkdir(mode=0o700)
     prepare(spare(temporary), other)
-    (line,) = embedx_run(temporary, "cache", "list", HOME=temporary.parent / "missing").stderr.splitlines()
-    assert f"{temporary / 'embedx-'}" in line
-    assert f"{spare(temporary)} takes" not in line
+    used = cache_home.spare_folder()
+    assert used.parent == temporary
+    assert used != spare(temporary)
     assert list(other.iterdir()) == []
+    [((remove, *arguments), options)] = at_exit
+    remove(*arguments, **options)
     assert list(temporary.iterdir()) == [spare(temporary)]  # the one that was used is gone with the run
 
 
-@posix
 def test_a_folder_that_others_could_exchange_is_not_used(temporary):
     temporary.chmod(0o777)
-    assert f"{spare(temporary)} takes" not in embedx_run(temporary, "cache", "list", HOME=temporary.parent / "missing").stderr
+    assert cache_home.spare_folder() != spare(temporary)
+    forget()
     temporary.chmod(0o1777)
-    assert f"{spare(temporary)} takes" in embedx_run(temporary, "cache", "list", HOME=temporary.parent / "missing").stderr
+    assert cache_home.spare_folder() == spare(temporary)

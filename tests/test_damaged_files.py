@@ -6,6 +6,7 @@ import itertools
 import lzma
 import random
 import struct
+import zlib
 
 import numpy as np
 import pytest
@@ -15,8 +16,7 @@ from test_text_streams import read as text_of
 
 from embedx.errors import EmbedxError
 from embedx.evaluation.word_sets import read_analogies, read_pairs
-from embedx.labeled.read import read
-from embedx.labeled.schema import read_names
+from embedx.labeled.read import read, read_names
 from embedx.text.sources import Source
 from embedx.text.streams import UnpackedReader
 from embedx.vectors.formats import read as read_vectors
@@ -33,7 +33,7 @@ def saved(save, *arguments):
 def rows_of(path):
     data = read(str(path))
     features = data.features.toarray() if data.is_sparse else data.features
-    return features.tolist(), data.labels.ids.tolist(), data.schema.names, data.schema.vocabulary
+    return features.tolist(), data.labels.ids.tolist(), data.names, data.vocabulary
 
 
 FILES = {  # what each reader reads, and how
@@ -116,8 +116,10 @@ def test_frames_of_zstandard_that_are_to_be_skipped_are(tmp_path):
 
 
 def test_a_file_that_asks_for_more_memory_than_any_need_is_refused(tmp_path):
-    filters = [{"id": lzma.FILTER_LZMA2, "dict_size": 3 << 29}]
-    (tmp_path / "corpus.xz").write_bytes(lzma.compress(b"some text", filters=filters))
+    packed = bytearray(lzma.compress(b"some text"))
+    packed[16] = 37  # by the format a dictionary of 3 << 29 bytes
+    packed[20:24] = struct.pack("<I", zlib.crc32(packed[12:20]))
+    (tmp_path / "corpus.xz").write_bytes(packed)
     with pytest.raises(EmbedxError, match=r"corpus\.xz: cannot be read \(Memory usage limit exceeded\)"):
         text_of(tmp_path / "corpus.xz")
 

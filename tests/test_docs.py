@@ -1,4 +1,4 @@
-"""The documentation says what is so: its commands and its Python run, what it states as a number is one, and it builds.
+"""The documentation says what is so: its commands and its Python run, and what it states as a number is one.
 
 A page's blocks run in their order in a folder with small data. What stands in a comment just above a block changes that:
 
@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from needs import needs_docs, needs_gensim
+from needs import needs_gensim
 from scipy.sparse import csr_matrix, save_npz
 from test_checkpoint import end_at_a_checkpoint
 from typer.main import get_command
@@ -77,10 +77,8 @@ class Block:
 
 def blocks(page: str) -> list[Block]:
     text = (README if page == "README" else PAGES[page]).read_text("utf-8")
-    found = [
-        Block(language, code, dict(re.findall(r"<!-- ([a-z ]+): (.+) -->", above)))
-        for above, language, code in FENCE.findall(text)
-    ]
+    mark = re.compile(r"<!-- ([a-z ]+): (.+) -->")
+    found = [Block(language, code, dict(mark.findall(above))) for above, language, code in FENCE.findall(text)]
     assert len(found) * 2 == len(re.findall("^ *```", text, re.MULTILINE)), "a block without a language"
     return found
 
@@ -99,12 +97,16 @@ def own_commands() -> list[str]:
 def test_every_command_of_the_pages_is_understood(line, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "run.toml").write_text("dim = 50\n")  # --config is read along with the options
-    name, *words = shlex.split(line)[1:]
-    command = get_command(application([name, *words])).commands[name]
+    command, words = command_of(shlex.split(line)[1:])
+    command.make_context(command.name, words)  # refuses options that there are not, and values that are none
+
+
+def command_of(words: list[str]) -> tuple[Any, list[str]]:
+    """The command that the first of these words name, and the others."""
+    command = get_command(application(words))
     while getattr(command, "commands", None):
-        name, *words = words
-        command = command.commands[name]
-    command.make_context(name, words)  # refuses options that there are not, and values that are none
+        command, words = command.commands[words[0]], words[1:]
+    return command, words
 
 
 def test_the_blocks_and_their_marks_are_those_that_are_known():
@@ -122,30 +124,15 @@ def test_options_named_in_the_text_exist():
     known = {"--help", "--help-all", "--version", "--quick", "--report-only", "--data", "--only"}  # of `python -m eval`
     known |= {"--minutes", "--runs"}  # of `python -m tests.fuzz` and its like
     known |= {option for parameter in get_command(application([])).params for option in parameter.opts}
-    for path in [
-        "train",
-        "classify",
-        "compare",
-        "phrases",
-        "predict",
-        "eval",
-        "export",
-        "report",
-        "corpus check",
-        "corpus fetch",
-    ]:
-        name, *rest = path.split()
-        command = get_command(application([name, *rest])).commands[name]
-        for each in rest:
-            command = command.commands[each]
-        known |= {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+    others = ["phrases", "predict", "eval", "export", "report", "corpus check", "corpus fetch"]
+    for line in [*TRAINING, *others]:
+        for parameter in command_of(line.split())[0].params:
+            known |= {*parameter.opts, *parameter.secondary_opts}
     foreign = {"--nr-splits", "--max-leaf-size", "--negative-sampling", "--threshold", "--beam-size"}  # of PECOS
     of_ray = {"--object-store-memory"}
     for page, path in PAGES.items():
         text = FENCE.sub("", path.read_text("utf-8"))
-        named = {
-            option for code in re.findall(r"`([^`\n]+)`", text) for option in re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*", code)
-        }
+        named = set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*", " ".join(re.findall(r"`([^`\n]+)`", text))))
         unknown = named - known - of_ray - (foreign if page == "coming-from" else set())
         assert not unknown, page
 
@@ -162,7 +149,7 @@ def test_the_experiments_and_files_named_in_the_pages_exist():
 
 
 def test_numbers_stated_in_the_pages_are_those_of_the_package():
-    from embedx.classification.defaults import MANY_LABELS, MAX_DENSE, MAX_DENSE_SAMPLED
+    from embedx.classification.resolve import MANY_LABELS, MAX_DENSE, MAX_DENSE_SAMPLED
     from embedx.evaluation.heldout import PAIRS
     from embedx.skipgram.strategies import CHUNK
     from embedx.text.heldout import BORDER, PIECE
@@ -222,9 +209,8 @@ def sentences(seed: int, n: int, *more: str) -> list[list[str]]:
     city = ["city", "town", "street", "river", "bridge", "station", "harbour", "new york", "bank of england"]
     topics = (city, ["music", "song", "band", "guitar", "piano", "concert", "singer", "violin", *more])
     common = ["the", "a", "and", "is", "in", "of"]
-    return [
-        " ".join(rng.choice(topic + common) for _ in range(rng.randint(4, 20))).split() for topic in rng.choices(topics, k=n)
-    ]
+    lengths = [rng.randint(4, 20) for _ in range(n)]
+    return [" ".join(rng.choices(rng.choice(topics) + common, k=length)).split() for length in lengths]
 
 
 def labelled(seed: int, n: int, n_labels: int = 120, n_features: int = 300) -> tuple[csr_matrix, list[list[int]]]:
@@ -320,10 +306,8 @@ class Terminal(io.StringIO):
 def run(line: str, extra: list[str], place: Path) -> str:
     """What a command prints on standard output."""
     if "|" in line:
-        shell = re.sub(r"(?<![\w.])embedx ", f"{shlex.quote(sys.executable)} -m embedx ", line) + "".join(
-            f" {e}" for e in extra
-        )
-        return process(["sh", "-c", shell], place)
+        shell = re.sub(r"(?<![\w.])embedx ", f"{shlex.quote(sys.executable)} -m embedx ", line)
+        return process(["sh", "-c", " ".join([shell, *extra])], place)
     name, *words = shlex.split(line)[1:]
     if name in TRAINING:
         words += without_epochs(extra) if "--time-budget" in words else extra
@@ -427,21 +411,3 @@ def test_the_blocks_of_a_page_run(page, place):
         assert names["classifier"].score(names["X"] / 16, names["y"]) > 0.8
     if page == "runs":
         assert not json.loads((place / "long.embedx" / "model.json").read_text())["facts"]["interrupted"]
-
-
-# ---- the site
-
-
-@needs_docs
-def test_the_site_builds_without_a_warning(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")],
-        cwd=ROOT, capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    page = (tmp_path / "site" / "objectives.html").read_text("utf-8")
-    assert "results/objectives.html" in page
-    assert "augment and reduce" in page
-    reference = (tmp_path / "site" / "api.html").read_text("utf-8")
-    assert "most_similar" in reference
-    assert not re.search(r'<(?:script|link|img)[^>]+(?:src|href)="https?://', page), "the page asks another host for something"

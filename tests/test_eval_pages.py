@@ -1,6 +1,7 @@
 """eval: the pages say what the records do, a run keeps what it measures, and no module needs itself."""
 
 import ast
+import functools
 import json
 import re
 import sys
@@ -14,6 +15,7 @@ from eval.page import MARKED, filled, table
 from tests import forked
 
 
+@functools.cache
 def published(name):
     experiment = found(name)
     return experiment, Records(RESULTS / f"{name}.jsonl", mixed=experiment.mixed), (RESULTS / f"{name}.md").read_text("utf-8")

@@ -334,7 +334,7 @@ def test_words_are_measured_as_they_are_trained(script, tmp_path):
     topics = [[f"t{t}w{i}" for i in range(8)] for t in range(4)]
     text.write_text(" ".join(" ".join(rng.choice(topics[t % 4], 12)) for t in range(800)))
     training, rest = script.words.split(str(text), quick=True)
-    exact = script.words.measure_collapsed("softmax", training, rest, 50, {"time_budget": 3})
+    exact = script.words.measure_collapsed("softmax", training, rest, 50, {"time_budget": 0.5})
     assert [point["iteration"] for point in exact["points"]] == list(range(len(exact["points"])))
     assert exact["points"][-1]["log_likelihood"] > exact["points"][0]["log_likelihood"]
     assert exact["points"][-1]["macs"] > 0

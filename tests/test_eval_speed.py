@@ -127,15 +127,15 @@ def test_quality_is_judged_by_the_lower_end_of_a_paired_interval(tmp_path):
 
 @needs_gensim
 def test_a_section_is_measured_once_and_reported_again_without_measuring(two_topics, tmp_path):
-    command = ["speed", "--quick", "--only", "start", "--results", str(tmp_path)]
+    command = ["speed", "--quick", "--only", "feed", "embedx", "--results", str(tmp_path)]
 
     def run(*more):
         done = forked.run(*command, *more, cwd=ROOT, env=forked.environment(tmp_path), code=forked.EVAL)
         return done.stderr, (tmp_path / "speed.md").read_text()
 
     printed, written = run("--set", f"corpus={two_topics}")
-    assert "tool embedx --help" in printed
-    assert "| `embedx --help`: under 0.5 s |" in written
+    assert "kind feed, tool embedx, file text" in printed
+    assert "| plain | embedx | 1 |" in written
     assert str(tmp_path) not in written
     printed, again = run("--set", f"corpus={two_topics}", "--resume")
     assert "passed]" not in printed

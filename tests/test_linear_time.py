@@ -78,10 +78,8 @@ def test_all_patterns_have_names_and_were_found():
 @pytest.mark.parametrize(
     ("pattern", "parts"),
     [
-        (r"(<!--.*?-->\s*)*<mediawiki", ("", "<!-- a -->", "")),
         (r"[^\s:]*(\s*\S+:\S*)*", ("", "a:b:c", " d")),
         (r"^(=+)(.*?)\1$", ("", "=", "a")),
-        (r"//\S*[ \t]*([^\]]*)\]", ("//", "a", "")),
     ],
 )
 def test_patterns_that_do_are_found_out(pattern, parts):

@@ -1,10 +1,13 @@
 """Standard streams that are closed, full, or know few letters."""
 
+import io
 import os
 import subprocess
 import sys
 
 import pytest
+
+from embedx.cli.streams import close_error_stream
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="streams of another kind")
 FULL = pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
@@ -24,7 +27,7 @@ def embedx_run(shell, *arguments, **variables):
 
 
 @FULL
-@pytest.mark.parametrize("options", [["nn", "{0}", "b"], ["nn", "{0}", "b", "--json"], ["export", "{0}", "{1}"], ["--help"]])
+@pytest.mark.parametrize("options", [["nn", "{0}", "b", "--json"], ["export", "{0}", "{1}"], ["--help"]])
 def test_results_that_cannot_be_written_are_an_error_of_one_line(vectors, tmp_path, options):
     done = embedx_run('"$@" >/dev/full', *(each.format(vectors, tmp_path / "out.vec") for each in options))
     assert done.returncode == 2
@@ -40,14 +43,13 @@ def test_who_has_seen_enough_may_go(vectors):
 
 
 @FULL
-@pytest.mark.parametrize("stderr", ["2>&-", "2>/dev/full"])
-def test_without_standard_error_results_and_codes_are_the_same(vectors, stderr):
-    done = embedx_run(f'"$@" {stderr}', "nn", vectors, "b", "--top-k", 1)
-    assert (done.returncode, done.stdout, done.stderr) == (0, b"b\tc\t0.9487\n", b"")
-    done = embedx_run(f'"$@" {stderr}', "nn", vectors, "unknown")
-    assert (done.returncode, done.stdout, done.stderr) == (2, b"", b"")
-    done = embedx_run(f'"$@" {stderr}', "nn")
-    assert (done.returncode, done.stdout, done.stderr) == (2, b"", b"")
+@pytest.mark.parametrize(
+    ("stderr", "words", "code", "results"),
+    [("2>&-", ["b", "--top-k", 1], 0, b"b\tc\t0.9487\n"), ("2>&-", ["unknown"], 2, b""), ("2>/dev/full", [], 2, b"")],
+)
+def test_without_standard_error_results_and_codes_are_the_same(vectors, stderr, words, code, results):
+    done = embedx_run(f'"$@" {stderr}', "nn", vectors, *words)
+    assert (done.returncode, done.stdout, done.stderr) == (code, results, b"")
 
 
 def test_no_file_takes_the_place_of_a_stream_that_is_closed(vectors, tmp_path):
@@ -59,14 +61,30 @@ def test_no_file_takes_the_place_of_a_stream_that_is_closed(vectors, tmp_path):
         assert out.read_text("utf-8") == "3 2\nnaïve 1.0 2.0\nb 2.0 1.0\nc 1.0 1.0\n"
 
 
-@pytest.mark.parametrize(
-    "variables", [{"PYTHONIOENCODING": "ascii"}, {"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "LC_ALL": "C"}]
-)
-def test_letters_that_a_terminal_does_not_know_are_written_as_numbers(vectors, variables):
-    done = embedx_run('"$@"', "nn", vectors, "b", **variables)
+def test_letters_that_a_terminal_does_not_know_are_written_as_numbers(vectors):
+    done = embedx_run('"$@"', "nn", vectors, "b", PYTHONIOENCODING="ascii")
     assert (done.returncode, done.stdout) == (0, b"b\tc\t0.9487\nb\tna\\xefve\t0.8000\n")
-    done = embedx_run('"$@"', "nn", vectors, "na\u00efv", **variables)
+    done = embedx_run('"$@"', "nn", vectors, "na\u00efv", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0", LC_ALL="C")
     assert done.returncode == 2
     assert done.stderr.startswith(b"embedx: na\\")
     assert b"v: not among the 3 words of the model" in done.stderr
     assert done.stderr.isascii()
+
+
+def test_what_standard_error_could_not_take_is_let_go(monkeypatch):
+    """Python flushes it at its end, and would end with 120."""
+
+    class Full(io.StringIO):
+        def flush(self):
+            raise OSError(28, "No space left on device")
+
+    full = Full()
+    monkeypatch.setattr(sys, "stderr", full)
+    close_error_stream()
+    assert sys.stderr is not full
+    sys.stderr.flush()
+    sys.stderr.close()
+    still_good = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", still_good)
+    close_error_stream()
+    assert sys.stderr is still_good

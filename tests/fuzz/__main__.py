@@ -8,6 +8,7 @@ import argparse
 import itertools
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 from .run import run, tried
@@ -31,20 +32,18 @@ def main():
 
     end = time.monotonic() + 60 * given.minutes
     endless = (f"{target}:{given.seed}-{n}" for n in itertools.count() for target in given.target or TARGETS)
-    known = set()
-
-    def tell(case, wrong):
-        last = (case.partition(":")[0], wrong.strip().splitlines()[-1][:60])
-        if last not in known:
+    counts, known = Counter(), set()
+    for case, line, wrong in run(itertools.takewhile(lambda _: time.monotonic() < end, endless)):
+        target = case.partition(":")[0]
+        outcome = "findings" if wrong else "refused" if line else "read"
+        counts.update([(target, outcome), ("all", outcome)])
+        if wrong and (last := (target, wrong.strip().splitlines()[-1][:60])) not in known:
             known.add(last)
             print(f"---- {case}\n{wrong.strip()}", flush=True)
-
-    report = run(itertools.takewhile(lambda _: time.monotonic() < end, endless), tell)
-    for target, n in report.tried.items():
-        bad = sum(case.startswith(f"{target}:") for case, _ in report.findings)
-        print(f"{target:16} {n:8,} tried {report.read[target]:8,} read {bad:8,} findings")
-    print(f"{'all':16} {report.tried.total():8,} tried {report.read.total():8,} read {len(report.findings):8,} findings")
-    return bool(report.findings)
+    for target in (*(given.target or TARGETS), "all"):
+        print(f"{target:16}", *(f"{counts[target, each]:8,} {each}" for each in ("read", "refused", "findings")))
+    return bool(known)
 
 
-sys.exit(main())
+if __name__ == "__main__":  # not in the process that tries cases
+    sys.exit(main())

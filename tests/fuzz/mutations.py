@@ -93,10 +93,9 @@ def reword(rng, data, other):
     if not words:
         return data
     match = rng.choice(words)
-    by = rng.choice(
-        (rng.choice(TOKENS), rng.choice(words)[0], b"%d" % rng.choice((-1, 0, 1, 2**31, 2**63, rng.randrange(10**9))))
-    )
-    return data[: match.start()] + by + data[match.end() :]
+    number = b"%d" % rng.choice((-1, 0, 1, 2**31, 2**63, rng.randrange(10**9)))
+    new = rng.choice((rng.choice(TOKENS), rng.choice(words)[0], number))
+    return data[: match.start()] + new + data[match.end() :]
 
 
 def relined(rng, data, other):

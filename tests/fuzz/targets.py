@@ -5,9 +5,9 @@ and gives a function that reads them and checks what comes out.
 """
 
 import contextlib
-import functools
 import io
 import json
+import random
 import struct
 import tempfile
 from pathlib import Path
@@ -16,8 +16,7 @@ import numpy as np
 from scipy.sparse import coo_matrix, csc_matrix, csr_matrix, save_npz
 
 from embedx.evaluation.word_sets import read_analogies, read_categories, read_outliers, read_pairs
-from embedx.labeled.read import read, read_training, with_names
-from embedx.labeled.schema import read_label_names, read_names
+from embedx.labeled.read import read, read_label_names, read_names, read_training, with_names
 from embedx.settings import TextSettings
 from embedx.text import cache
 from embedx.text.ngrams import NGrams
@@ -65,9 +64,8 @@ def feature_words(rng, first):
 
 
 def xc(rng):
-    rows = [
-        f"{','.join(map(str, rng.sample(range(N_LABELS), rng.randrange(3))))} {feature_words(rng, 0)}" for _ in range(N_ROWS)
-    ]
+    labels = [",".join(map(str, rng.sample(range(N_LABELS), rng.randrange(3)))) for _ in range(N_ROWS)]
+    rows = [f"{each} {feature_words(rng, 0)}" for each in labels]
     return "\n".join([f"{N_ROWS} {N_FEATURES} {N_LABELS}", *rows, ""]).encode()
 
 
@@ -95,10 +93,8 @@ def idx(rng):
 
 def sparse(rng):
     """As scipy writes it, or of arrays some of whose numbers, types or shapes are others."""
-    values = (
-        np.random.default_rng(rng.randrange(9)).integers(0, 3, (N_ROWS, N_FEATURES)).astype(rng.choice(("f4", "f8", "i4", "?")))
-    )
-    matrix = rng.choice((csr_matrix, csr_matrix, csc_matrix, coo_matrix))(values)
+    values = np.random.default_rng(rng.randrange(9)).integers(0, 3, (N_ROWS, N_FEATURES))
+    matrix = rng.choice((csr_matrix, csr_matrix, csc_matrix, coo_matrix))(values.astype(rng.choice(("f4", "f8", "i4", "?"))))
     out = io.BytesIO()
     save_npz(out, matrix, compressed=rng.random() < 0.5)
     if rng.random() < 0.4:
@@ -148,9 +144,8 @@ def split(rng):
 
 
 def names(rng):
-    return "".join(
-        rng.choice((f"{n}\tx\tname {n}\n", f"name {n}\n")) for n in range(rng.choice((N_LABELS, N_LABELS + 3)))
-    ).encode()
+    n_names = rng.choice((N_LABELS, N_LABELS + 3))
+    return "".join(rng.choice((f"{n}\tx\tname {n}\n", f"name {n}\n")) for n in range(n_names)).encode()
 
 
 def pairs(rng):
@@ -220,6 +215,10 @@ CONTENTS = (
 # ---- what must hold
 
 
+def check_rows(path):
+    check_labeled(read(path))
+
+
 def check_labeled(data):
     features, labels = data.features, data.labels
     n_rows, n_features = features.shape
@@ -236,14 +235,13 @@ def check_labeled(data):
     assert len(labels) == n_rows
     assert labels.offsets[-1] == len(labels.ids)
     assert (labels.ids >= 0).all()
-    assert data.schema.names is None or len(data.schema.names) == data.n_labels == len(set(data.schema.names))
-    assert data.schema.vocabulary is None or len(data.schema.vocabulary) == n_features
+    assert data.names is None or len(data.names) == data.n_labels == len(set(data.names))
+    assert data.vocabulary is None or len(data.vocabulary) == n_features
 
 
 def check_training(source, labels=None):
     """Reads it as training data, and then the same as test data."""
-    data = read_training(source, labels)
-    known = data.schema
+    data, known = read_training(source, labels)
     check_labeled(data)
     assert data.labels.ids.max() < data.n_labels
     again = read(source, labels, like=known)
@@ -269,25 +267,19 @@ def file_of(content, reading, name="given.bin"):
     def target(folder, rng):
         data = content(rng)
         (folder / name).write_bytes(mutated(rng, data, rng.choice(CONTENTS)(rng)))
-        return functools.partial(reading, str(folder / name))
+        return lambda: reading(str(folder / name))
 
     return target
 
 
-def encoded(path, tokenizer, bad):
+def encoded(path):
+    rng = random.Random(Path(path).stat().st_size)
+    tokenizer, bad = rng.choice(("whitespace", "words")), rng.choice(("replace", "replace", "skip", "error"))
     settings = TextSettings(tokenizer=tokenizer, lowercase=True, on_bad_utf8=bad)
     with cache.encode(resolve([path]), settings, cache_dir=Path(path).parent / "cache") as corpus:
         assert corpus.n_tokens == corpus.counts.sum()
         assert len(corpus.words) == len(set(corpus.words))
         assert corpus.tokens.max() < len(corpus.words)
-
-
-def of_text(content):
-    def target(folder, rng):
-        settings = rng.choice(("whitespace", "words")), rng.choice(("replace", "replace", "skip", "error"))
-        return file_of(content, lambda path: encoded(path, *settings))(folder, rng)
-
-    return target
 
 
 def of_arrays(folder, rng):
@@ -299,7 +291,7 @@ def of_arrays(folder, rng):
     paths = [folder / "features.given", folder / "labels.given"]
     for path, data in zip(paths, contents, strict=True):
         path.write_bytes(data)
-    return functools.partial(check_training, *map(str, paths))
+    return lambda: check_training(*map(str, paths))
 
 
 def of_split(folder, rng):
@@ -313,24 +305,22 @@ def of_names(folder, rng):
 
     def reading(path):
         read_names(path)
-        check_labeled(with_names(read_training(str(folder / "data.txt")), read_label_names(path), path))
+        data, known = read_training(str(folder / "data.txt"))
+        data, known = with_names(data, known, read_label_names(path), path)
+        check_labeled(data)
+        assert known.names == data.names
 
     return file_of(names, reading)(folder, rng)
 
 
 def of_recipe(folder, rng):
     def reading(path):
-        found = find_recipe(str(path))
-        if found:
-            found.find_files()
+        with contextlib.chdir(folder):
+            found = find_recipe(Path(path).stem)  # in the working directory
+            if found:
+                found.find_files()
 
-    return file_of(recipe, lambda path: in_folder(path, reading), "given.toml")(folder, rng)
-
-
-def in_folder(path, reading):
-    """A recipe is looked for by its name, in the working directory."""
-    with contextlib.chdir(Path(path).parent):
-        reading(Path(path).stem)
+    return file_of(recipe, reading, "given.toml")(folder, rng)
 
 
 def of_folder(folder, rng):
@@ -360,37 +350,15 @@ def changed_json(rng, data):
     """One value, wherever it stands, is another or gone."""
     content = json.loads(data)
     above = content
-    while True:
+    key = rng.choice(list(above))
+    while isinstance(above[key], dict | list) and above[key] and rng.random() < 0.7:
+        above = above[key]
         key = rng.choice(list(above) if isinstance(above, dict) else range(len(above)))
-        if isinstance(above[key], dict | list) and above[key] and rng.random() < 0.7:
-            above = above[key]
-            continue
-        break
     if rng.random() < 0.2:
         del above[key]
     else:
-        above[key] = rng.choice(
-            (
-                None,
-                -1,
-                0,
-                2**63,
-                1e300,
-                "",
-                "x",
-                "../input",
-                "input",
-                [],
-                {},
-                [1],
-                [6, 3],
-                {"a": 1},
-                True,
-                "<f8",
-                "float64",
-                "|O",
-            )
-        )
+        values = [None, True, -1, 0, 2**63, 1e300, "", "x", "../input", "input", "<f8", "float64", "|O", [], {}, [1], [6, 3]]
+        above[key] = rng.choice(values)
     return json.dumps(content).encode()
 
 
@@ -411,14 +379,14 @@ def fasttext_bin(rng):
 
 
 TARGETS = {
-    "text": of_text(text),
-    "dump": of_text(dump),
+    "text": file_of(text, encoded),
+    "dump": file_of(dump, encoded),
     "xc": file_of(xc, check_training),
     "libsvm": file_of(libsvm, check_training),
     "fasttext": file_of(fasttext, check_training),
-    "dense": file_of(dense, lambda path: check_labeled(read(path))),
-    "idx": file_of(idx, lambda path: check_labeled(read(path)), "given-idx3-ubyte"),
-    "sparse": file_of(sparse, lambda path: check_labeled(read(path))),
+    "dense": file_of(dense, check_rows),
+    "idx": file_of(idx, check_rows, "given-idx3-ubyte"),
+    "sparse": file_of(sparse, check_rows),
     "arrays": of_arrays,
     "split": of_split,
     "names": of_names,
