@@ -104,7 +104,8 @@ def embedx(job: Job, files: Files, scratch: Path) -> Result:
     watch = Watch()
     read_training(f"{files['folder']}/test.txt")  # so that the reader's kernels are loaded
     with watch.time("reading"):
-        training, schema = read_training(f"{files['folder']}/train.txt")
+        training = read_training(f"{files['folder']}/train.txt")
+        schema = training.schema
         test = read(f"{files['folder']}/test.txt", like=schema)
     warm(job, training.rows(np.arange(min(256, len(training)))))
     with watch.time("training"):

@@ -42,7 +42,8 @@ AS_MEASURED: dict[str, Any] = {"epochs": 10, "bias": "zero", "initial_gradient":
 def load(data: Path, name: str, quick: bool = False) -> tuple[Any, Any]:
     """Training data and test data; of a trial run few rows."""
     train, train_labels, test, test_labels = (str(data / "xc" / file) if file else None for file in FILES[name])
-    training, schema = read_training(train, train_labels)
+    training = read_training(train, train_labels)
+    schema = training.schema
     halves = training, read(test, test_labels, like=schema)
     return tuple(half.rows(np.arange(min(len(half), QUICK_ROWS))) for half in halves) if quick else halves
 
@@ -57,9 +58,15 @@ def fit(
     found = objectives.find(objective)
     made, of_sampler = found(found.Settings.from_options(options)), samplers.own_options(options)
     settings = ClassifySettings.from_options(options)
-    return classification.train(
-        training, made, settings, sampler_options=of_sampler, start=start, watch=watch, is_guarded=False
-    )
+    run = classification.Run(training, made, settings, of_sampler)
+    run.wrap = unguarded
+    return run.train(start, watch)
+
+
+def unguarded(strategy: Any) -> Any:
+    """The strategy, whose run ends where it diverges."""
+    strategy.is_guarded = False
+    return strategy
 
 
 def start_from(training: Any, objective: str, arrays: dict[str, np.ndarray]) -> Any:

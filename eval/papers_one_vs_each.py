@@ -183,7 +183,7 @@ def closer(data: Path, method: str, quick: bool) -> Result:
 
 def on_split(data: Path, split: str, quick: bool) -> Result:
     """SOFT with lambda = 1, biases penalised, on another 4,880 rows of Bibtex."""
-    rows, _ = read_training(str(data / "xc/bibtex/Bibtex_data.txt.gz"))
+    rows = read_training(str(data / "xc/bibtex/Bibtex_data.txt.gz"))
     order, n = np.arange(len(rows)), 500 if quick else 4880
     if split != "the first":
         order = np.random.default_rng(int(split.removeprefix("random "))).permutation(len(rows))

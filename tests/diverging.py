@@ -63,7 +63,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=float("inf"), help="the last run begins before that")
     asked = parser.parse_args()
     warnings.filterwarnings("ignore", ".*encountered in", RuntimeWarning)
-    data = read_training(asked.data)[0] if asked.data else named("digits")[0]
+    data = read_training(asked.data) if asked.data else named("digits")[0]
     began, wrong = time.monotonic(), 0
     for name in OBJECTIVES:
         for times in TIMES:

@@ -7,7 +7,7 @@ import numpy as np
 
 from embedx import objectives
 from embedx.classification.classifier import Classifier
-from embedx.labeled.schema import DataSchema
+from embedx.labeled.data import DataSchema
 from embedx.vectors import model
 
 NASTY = '</script><b id="x">&amp;"\'\u2028'  # a word of a corpus, or the name of a label

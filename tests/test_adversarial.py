@@ -257,12 +257,10 @@ def test_theorem_2_the_datas_own_distribution_has_the_most_signal_and_the_tree_c
 # ---- classifiers
 
 
-def train(data, objective="ns", *, own=None, start=None, validation=None, **options):
+def train(data, objective="ns", *, own=None, start=None, **options):
     found = OBJECTIVES[objective]
     settings = ClassifySettings(**{"threads": 1, "sampler": "adversarial", "epochs": 3, "batch_size": 10} | options)
-    return classify.train(
-        data, found(found.Settings()), settings, sampler_options=own, start=start, validation=validation
-    )  # fmt: skip
+    return classify.train(data, found(found.Settings()), settings, sampler_options=own, start=start)
 
 
 def test_predictions_come_back_from_the_folder(tmp_path):
@@ -280,8 +278,6 @@ def test_predictions_come_back_from_the_folder(tmp_path):
         np.testing.assert_array_equal(ids[:, 0], after.argmax(axis=1))
         z = loaded.scores(loaded.prepared(test_data.features))
         assert np.abs(loaded.log_probability(z, np.zeros(10)) - after).max() > 0.1, "the noise matters"
-        with pytest.raises(ValueError, match="noise depends on the features"):
-            loaded.log_probability(z)
 
 
 def test_free_scores_learn_the_datas_distribution_through_the_whole_program():
@@ -311,7 +307,7 @@ def test_going_on_keeps_the_noise():
 
 def test_fitting_is_part_of_the_time_that_is_reported():
     data, test = digits(400, 50)
-    facts = train(data, validation=test).classifier.facts
+    facts = train(data, validation="0.1").classifier.facts
     assert 0 < facts["fit_seconds"] < facts["seconds"]
     assert all(entry["seconds"] > facts["fit_seconds"] for entry in facts["history"])
     hardly = train(data, time_budget=1e-3).classifier  # what is hardly trained predicts what the tree does

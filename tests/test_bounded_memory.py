@@ -15,7 +15,8 @@ from embedx.errors import EmbedxError
 from embedx.evaluation import word_sets
 from embedx.labeled import files
 from embedx.labeled.files import Lines, source_of
-from embedx.labeled.read import read, read_names
+from embedx.labeled.read import read
+from embedx.labeled.schema import read_names
 from embedx.settings import TextSettings
 from embedx.text import cache, wikipedia
 from embedx.text.sources import resolve

@@ -14,7 +14,6 @@ import pytest
 
 from embedx.cli import run
 from embedx.errors import DivergedError, EmbedxError
-from embedx.objectives import OBJECTIVES
 from embedx.training import checkpoint, trainer
 from embedx.training.checkpoint import Checkpoints, Request
 from embedx.training.progress import Silent
@@ -83,9 +82,9 @@ def same(ours, theirs):
 # ---- values on disk
 
 
-@pytest.mark.parametrize("name", OBJECTIVES)
+@pytest.mark.parametrize("name", ["softmax", "ar", "ldgs"])  # tables; numbers by example; an index
 @pytest.mark.parametrize("run", [word_run, label_run])
-def test_the_state_of_every_objective_comes_back_from_disk(run, name, tmp_path):
+def test_the_state_of_every_kind_of_objective_comes_back_from_disk(run, name, tmp_path):
     state = run(name, epochs=2)[1].state
     writing = Checkpoints(tmp_path / "out", asked(), False, Silent())
     writing.take(state, wait=True)

@@ -122,30 +122,30 @@ def test_every_optimiser_learns_for_every_kind_of_objective(objective, optimizer
     assert precision(trained, kind) > 0.45
 
 
-@EACH
-def test_the_optimum_is_found_or_said_not_to_apply(objective):
-    if objective.kind == "proximal" or objective.uniforms_width:
-        with pytest.raises(EmbedxError, match=f"--objective {objective.name}"):
-            run(objective, "dense", optimizer="lbfgs")
-        return
+@each(lambda o: o.kind != "proximal" and not o.uniforms_width)
+def test_the_optimum_is_found(objective):
     trained = run(objective, "sparse", optimizer="lbfgs", l2=1e-3, max_iterations=25)
     assert precision(trained, "sparse") > 0.7
     assert trained.classifier.settings["sampler"] in ("all", "path")
 
 
-@pytest.mark.parametrize("kind", WAYS)
-def test_several_threads_learn_as_well(kind):
-    for objective in REPRESENTATIVES.values():
-        trained = run(objective, kind, batch_size=5, epochs=3, threads=3)
-        assert precision(trained, kind) > 0.45
-        assert trained.classifier.facts["examples_trained"] == 3 * len(DATA[kind][0])
+TURNS = pytest.mark.parametrize(  # kinds of objectives and of inputs
+    ("objective", "kind"), [(each, list(WAYS)[i % 3]) for i, each in enumerate(REPRESENTATIVES.values())]
+)
 
 
-@pytest.mark.parametrize("kind", WAYS)
-def test_same_seed_same_bytes(kind):
-    for objective in (*REPRESENTATIVES.values(), of(lambda o: o.uniforms_width)):
+@TURNS
+def test_several_threads_learn_as_well(objective, kind):
+    trained = run(objective, kind, batch_size=5, epochs=3, threads=3)
+    assert precision(trained, kind) > 0.45
+    assert trained.classifier.facts["examples_trained"] == 3 * len(DATA[kind][0])
+
+
+@TURNS
+def test_same_seed_same_bytes(objective, kind):
+    for each_objective in (objective, of(lambda o: o.uniforms_width)):
         options = {"epochs": 2, "batch_size": 16, "l2": 1e-3, "labels": "one"}
-        first, again, other = (run(objective, kind, seed=seed, **options) for seed in (1, 1, 2))
+        first, again, other = (run(each_objective, kind, seed=seed, **options) for seed in (1, 1, 2))
         assert bytes_of(first) == bytes_of(again)
         assert bytes_of(first) != bytes_of(other)
 
@@ -175,16 +175,9 @@ def test_noise_gives_the_frequencies_back_although_repeats_are_dropped(negatives
     for objective in OBJECTIVES.values():
         if objective(objective.Settings()).keeps_accidental_hits and "unigram" in objective.samplers():
             for replacement in (True, False):
+                own, options = objective.Settings(negatives=negatives), {"batch_size": 50, "epochs": 20, "calibration": 0.0}
                 trained = run(
-                    objective,
-                    data=data,
-                    settings=objective.Settings(negatives=negatives),
-                    sampler="unigram",
-                    replacement=replacement,
-                    learning_rate=0.5,
-                    batch_size=50,
-                    epochs=20,
-                    calibration=0.0,
+                    objective, "sparse", data, own, sampler="unigram", replacement=replacement, learning_rate=0.5, **options
                 )
                 p = np.exp(next(trained.classifier.blocks(data.features[:1]))[1][0])
                 np.testing.assert_allclose(p, np.bincount(data.labels.ids) / 4000, rtol=0.05)
@@ -296,14 +289,13 @@ def test_only_the_labels_that_the_rule_leaves_are_learned_and_tested(rule):
     assert found["log_likelihood"] == pytest.approx(np.mean(log_p[np.arange(len(truth)), truth]), rel=1e-5)
 
 
-@pytest.mark.parametrize("kind", WAYS)
-def test_one_label_at_each_visit_learns_all_of_them(kind):
+@TURNS
+def test_one_label_at_each_visit_learns_all_of_them(objective, kind):
     data = DATA[kind][0]
-    for objective in REPRESENTATIVES.values():
-        trained = run(objective, kind, labels="one", batch_size=5, epochs=3)
-        assert precision(trained, kind) > 0.45
-        assert trained.outcome.tally.pairs == 3 * len(data)
-        assert trained.classifier.counts.sum() == len(data.labels.ids)
+    trained = run(objective, kind, labels="one", batch_size=5, epochs=3)
+    assert precision(trained, kind) > 0.45
+    assert trained.outcome.tally.pairs == 3 * len(data)
+    assert trained.classifier.counts.sum() == len(data.labels.ids)
 
 
 def test_labels_that_training_never_saw_are_mistakes_or_left_out():
@@ -322,11 +314,11 @@ def test_labels_that_training_never_saw_are_mistakes_or_left_out():
 # ---- watching, stopping, ends
 
 
-def watched(watch=None, progress=None, validation=None, **options):
+def watched(watch=None, progress=None, **options):
     options = {"threads": 1, "batch_size": 10, "epochs": 6} | options
     objective = REPRESENTATIVES["columns"]
     settings = ClassifySettings(**options)
-    return train(TOPICS[0], objective(objective.Settings()), settings, watch=watch, progress=progress, validation=validation)
+    return train(TOPICS[0], objective(objective.Settings()), settings, watch=watch, progress=progress)
 
 
 def test_what_watch_says_joins_the_history():
@@ -355,7 +347,7 @@ def test_the_best_epoch_is_kept_and_patience_ends_the_training(monkeypatch):
         seen.append(classifier.arrays["output"].copy())
         return {}
 
-    trained = watched(watch, validation=TOPICS[1], epochs=20, patience=3)
+    trained = watched(watch, validation="0.2", epochs=20, patience=3)
     assert len(seen) == 5
     assert (trained.classifier.arrays["output"] == seen[1]).all()
     assert [entry["validation"]["ndcg@5"] for entry in trained.classifier.facts["history"]] == [0.1, 0.5, 0.2, 0.3, 0.4]
@@ -368,13 +360,11 @@ def test_the_best_epoch_is_kept_and_patience_ends_the_training(monkeypatch):
 
 def test_a_share_of_the_rows_is_held_out_for_validation():
     assert "temperature" not in watched(epochs=1).classifier.facts
-    objective = REPRESENTATIVES["columns"]
-    settings = ClassifySettings(threads=1, validation="0.2", epochs=2)
-    trained = train(TOPICS[0], objective(objective.Settings()), settings)
+    trained = watched(validation="0.2", epochs=2)
     assert trained.classifier.facts["examples"] == 400
     assert trained.classifier.facts["temperature"] > 0
     assert {"log_likelihood", "ndcg@5"} <= trained.classifier.facts["history"][0]["validation"].keys()
-    ours, held_out = classify._hold_out(TOPICS[0], 100, settings.seed)
+    ours, held_out = classify.hold_out(TOPICS[0], 100, seed=1)
     assert (len(ours), len(held_out)) == (400, 100)
     both = sorted(map(bytes, (row.toarray() for part in (ours, held_out) for row in part.features)))
     assert both == sorted(bytes(row.toarray()) for row in TOPICS[0].features)
@@ -414,12 +404,11 @@ def test_ctrl_c_keeps_what_was_learned(way):
         assert precision(trained, "sparse") > 0.4
 
 
-@pytest.mark.parametrize("kind", WAYS)
+@TURNS
 @pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")  # of the matrix products, on the way to infinity
-def test_training_that_leaves_the_finite_numbers_says_so(kind):
-    for objective in REPRESENTATIVES.values():
-        with pytest.raises(DivergedError, match="try a smaller --learning-rate"):
-            run(objective, kind, optimizer="sgd", learning_rate=1e38, gradient_scale="sum", epochs=2)
+def test_training_that_leaves_the_finite_numbers_says_so(objective, kind):
+    with pytest.raises(DivergedError, match="try a smaller --learning-rate"):
+        run(objective, kind, optimizer="sgd", learning_rate=1e38, gradient_scale="sum", epochs=2)
 
 
 # ---- the classifier

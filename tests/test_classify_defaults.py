@@ -8,7 +8,7 @@ from scipy.sparse import csr_matrix
 
 from embedx import objectives
 from embedx.classification import defaults
-from embedx.classification.resolve import resolved
+from embedx.classification.defaults import resolved
 from embedx.classification.settings import ClassifySettings
 from embedx.classification.task import train
 from embedx.labeled.data import Labeled, Labels

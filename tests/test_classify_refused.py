@@ -20,7 +20,7 @@ STEP = of(lambda o: o.kind == "proximal")
 PATH, COLUMNS, DRAWN = (REPRESENTATIVES[way] for way in ("path", "columns", "drawn"))
 WRONG = {
     "sampler": (PATH, "sparse", {"sampler": "unigram"}, r"--sampler unigram does not apply to .*, which takes path"),
-    "step": (STEP, "sparse", {"batch_size": 10}, "takes a step of its own for each example: --optimizer sgd, --batch-size 1"),
+    "step": (STEP, "sparse", {"batch_size": 10}, "takes a step of its own for each example: --optimizer sgd, --batch"),
     "step's optimiser": (STEP, "sparse", {"optimizer": "adagrad"}, r"a step of its own .* --optimizer sgd"),
     "step's scale": (STEP, "sparse", {"gradient_scale": "sum"}, r"a step of its own .* --set gradient-scale=mean"),
     "step's rows": (STEP, "sparse", {"sampler": "all"}, "draws its rows: --sampler adversarial or uniform or unigram"),
@@ -29,7 +29,7 @@ WRONG = {
     "lbfgs one": (COLUMNS, "sparse", {"optimizer": "lbfgs", "labels": "one"}, "take --labels all"),
     "lbfgs sampler": (DRAWN, "sparse", {"optimizer": "lbfgs", "sampler": "unigram"}, "where all rows compete"),
     "l2": (COLUMNS, "sparse", {"optimizer": "sgd", "l2": 20.0}, r"--l2 20: times --learning-rate .* must be below 1"),
-    "share": (COLUMNS, "sparse", {"validation": "file"}, "here only a share of the rows, like 0.1"),
+    "share": (COLUMNS, "sparse", {"validation": "file"}, "file: cannot be opened"),
     "share of all": (COLUMNS, "sparse", {"validation": "1.0"}, "a fraction of the rows must be between 0 and 1"),
 }  # fmt: skip
 
@@ -41,15 +41,15 @@ def test_options_that_do_not_apply_are_refused(case):
         run(objective, kind, **options)
 
 
-def test_data_that_teach_nothing_are_refused():
+def test_data_that_teach_nothing_are_refused(tmp_path):
     objective, none = REPRESENTATIVES["columns"], Labels.of_rows([[]] * 40)
     with pytest.raises(EmbedxError, match="no row of the training data has a label"):
         run(objective, data=dataclasses.replace(TINY, labels=none))
-    settings = ClassifySettings(threads=1)
+    (tmp_path / "rows.txt").write_text("1 8 6\n 0:1\n")
     with pytest.raises(EmbedxError, match="--validation: no row has a label that the training data have"):
-        train(TINY, objective(objective.Settings()), settings, validation=dataclasses.replace(TINY, labels=none))
+        run(objective, data=TINY, validation=str(tmp_path / "rows.txt"))
     with pytest.raises(EmbedxError, match="weights of rows apply with --optimizer lbfgs alone"):
-        train(TINY, objective(objective.Settings()), settings, weights=np.ones(40))
+        run(objective, data=dataclasses.replace(TINY, weights=np.ones(40)))
     with pytest.raises(EmbedxError, match="nothing was trained before the --time-budget was over; give more time"):
         Outcome(Tally(), seconds=0.01, epochs=0, first_loss=None, final_loss=None).check_trained()
 
@@ -64,7 +64,7 @@ def test_a_batch_size_is_a_number_or_all():
 
 def test_what_does_not_fit_in_memory_is_refused_with_the_numbers_and_a_remedy(monkeypatch):
     monkeypatch.setattr("embedx.training.memory.available_memory", lambda: 10_000_000)
-    monkeypatch.setattr("embedx.classification.memory.available_memory", lambda: 10_000_000)
+    monkeypatch.setattr("embedx.classification.task.available_memory", lambda: 10_000_000)
     wide = Labeled(csr_matrix((40, 1_000_000), dtype=np.float32), TINY.labels, 6)
     objective = REPRESENTATIVES["columns"]
     with pytest.raises(
@@ -80,7 +80,7 @@ def test_what_does_not_fit_in_memory_is_refused_with_the_numbers_and_a_remedy(mo
 
 
 def test_an_id_that_is_no_label_is_refused_before_so_many_are_counted(monkeypatch):
-    monkeypatch.setattr("embedx.classification.memory.available_memory", lambda: 10_000_000)
+    monkeypatch.setattr("embedx.classification.task.available_memory", lambda: 10_000_000)
     far = dataclasses.replace(TINY, n_labels=1_000_000)
     with pytest.raises(
         EmbedxError, match=r"^1,000,000 labels need 80\.0 MB to be counted, more than the 10\.0 MB there are; ids"

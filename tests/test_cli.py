@@ -130,19 +130,16 @@ def test_train_refuses_the_name_of_a_vector_file_before_it_reads(home):
 def test_export_goes_from_format_to_format(trained):
     home, folder, _ = trained
     words = ["--top", "15", "--vectors", "sum"]
-    steps = [[folder, "a.npz", *words, "--dtype", "float16"], ["a.npz", "a.parquet"], ["a.parquet", "a.kv"]]
-    for step in steps:
+    for step in ([folder, "a.npz", *words], ["a.npz", "a.kv"]):
         assert embedx_run(home, "export", *step).stdout.splitlines() == [step[1]]
     done = embedx_run(home, "export", "a.kv", "a.vec.gz", check=False)
     assert done.returncode == 2
     assert "a.kv: this is a pickle" in done.stderr
     embedx_run(home, "export", "a.kv", "a.vec.gz", "--trust-pickle")
-    embedx_run(home, "export", "a.vec.gz", "back.embedx")
-    embedx_run(home, "export", folder, "straight.vec", *words)
-    nearest = [embedx_run(home, "nn", name, "cat", "--top-k", 2, "--json").stdout for name in ("back.embedx", "straight.vec")]
-    back, straight = ([row["word"] for row in json.loads(each)["cat"]] for each in nearest)
-    assert back == straight
-    done = embedx_run(home, "export", "back.embedx", "a.npz", check=False)
+    whole, found = embedx.load(folder), embedx.load(home / "a.vec.gz")
+    assert found.words == whole.words[:15]
+    np.testing.assert_array_equal(found.vectors, (whole.vectors + whole.output_vectors)[:15])
+    done = embedx_run(home, "export", folder, "a.npz", check=False)
     assert done.stderr.splitlines()[-1] == "embedx: a.npz: exists already; add --overwrite, or choose another name"
     printed = " ".join(embedx_run(home, "export", "--help").stdout.split())
     assert all(f"`{name}`" in printed for name in formats.FORMATS)

@@ -5,22 +5,20 @@ import threading
 
 import numpy as np
 import pytest
+from label_data import ova, settings, topics
 from local_workers import LocalWorkers, lost_at
-from test_label_tree import ova, settings, topics
+from test_train_state import FromSnapshot
 
-from embedx import objectives
+from embedx import objectives, samplers
 from embedx.classification import task
-from embedx.classification.resolve import new_samplers, resolved
+from embedx.classification.defaults import resolved
 from embedx.classification.settings import ClassifySettings
-from embedx.classification.strategies import strategy_for
 from embedx.distributed import labels, run
 from embedx.distributed.ray_backend import Size
 from embedx.distributed.run import Distributed
 from embedx.distributed.settings import ClusterSettings
-from embedx.engine.examples import examples_of
 from embedx.errors import EmbedxError
 from embedx.labeled.digits import digits
-from embedx.optimizers import update_rule
 
 
 @dataclasses.dataclass
@@ -33,11 +31,12 @@ class Nodes:
     training: Distributed | None = None
 
 
-def train(*arguments, cluster=None, **options):
+def train(*arguments, cluster=None, progress=None, **options):
     """A run here, or on a cluster."""
-    if cluster is None:
-        return task.train(*arguments, **options)
-    return labels.train(*arguments, cluster.settings, cluster.size, **options)
+    made = task.Run(*arguments, progress=progress)
+    if cluster is not None:
+        labels.distribute(made, cluster.settings, cluster.size)
+    return made.train(**options)
 
 
 @pytest.fixture
@@ -114,7 +113,7 @@ def test_a_level_has_no_more_ranges_than_tiles(cluster):
     nodes = cluster(fails=fails)
     train(topics(n_labels=200), ova(), settings(weights="tree", leaf_size=4, arity=4), cluster=nodes)
     strategy = nodes.training.inner
-    n_tiles = [len(strategy.level_plan(level).tiles) for level in range(len(strategy.levels))]
+    n_tiles = [len(plan.tiles) for _, plan in strategy.levels]
     assert nodes.training.chunks_per_range == 1
     assert max(n_tiles) > min(n_tiles)
     assert called.count("train") == sum(n_tiles)
@@ -126,7 +125,7 @@ def test_nobody_holds_more_than_it_needs(cluster):
     train(topics(n_labels=200), ova(), settings(weights="sparse"), cluster=nodes)
     assert nodes.training.inner.workers == []
     for each in nodes.made[0].every:
-        assert not any(kept is not None for kept in each.worker.strategy.done)
+        assert not each.worker.strategy.done
         assert not any(each.worker.strategy.trained)
 
 
@@ -136,7 +135,7 @@ def test_labels_that_are_trained_are_not_trained_again(cluster):
     whole = train(data, ova(), settings(**options))
     snapshot = whole.outcome.state.snapshot()
     nodes = cluster()
-    again = train(data, ova(), settings(**options), snapshot=snapshot, cluster=nodes)
+    again = train(data, ova(), settings(**options), checkpoints=FromSnapshot(snapshot), cluster=nodes)
     assert_same_bytes(whole.classifier, again.classifier)
     assert all(each.state.version is None for each in nodes.made[0].every)
 
@@ -238,12 +237,10 @@ def test_how_often_rows_are_updated(name):
 
 def _strategy_of(data, objective, chosen):
     """How a run with resolved settings trains."""
-    counts = np.bincount(data.labels.ids, minlength=data.n_labels)
+    counts, made = np.bincount(data.labels.ids, minlength=data.n_labels), task.Run(data, objective, chosen)
     objective.prepare(counts)
-    sampler, warm_up = new_samplers(objective, chosen, {}, counts)
-    examples, rule = examples_of(data.features, data.labels), update_rule(chosen.optimizer, row_length=8.0)
-    way = strategy_for(objective, chosen, sampler, examples)
-    return way(objective, chosen, sampler, examples, rule, counts, data.n_features, warm_up)
+    samplers.prepared((made.sampler, made.warm_up), counts, objective.paths())
+    return made.strategy(data.features, data.labels, counts)
 
 
 # ---- what cannot be

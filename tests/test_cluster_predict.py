@@ -2,16 +2,16 @@
 
 import numpy as np
 import pytest
+from label_data import ova, settings, topics
 from local_workers import travelled
 from scipy.sparse import csr_matrix
-from test_label_tree import ova, settings, topics
 
 from embedx import objectives
 from embedx.classification import classifier
 from embedx.classification.classifier import Classifier
 from embedx.classification.task import train
 from embedx.distributed.predict import Predictor
-from embedx.labeled.schema import DataSchema
+from embedx.labeled.data import DataSchema
 
 
 def at_random(name, *, hidden=0, sampler="all", n_labels=61, n_features=20):

@@ -8,9 +8,9 @@ import sys
 
 import numpy as np
 import pytest
+from label_data import ova, settings, topics
 from ray_cluster import Watching, cluster_of, killed
 from test_cluster_classify import Nodes, assert_same_bytes, quality, train
-from test_label_tree import ova, settings, topics
 
 from embedx.classification import classifier
 from embedx.distributed import predict

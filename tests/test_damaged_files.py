@@ -16,7 +16,8 @@ from test_text_streams import read as text_of
 
 from embedx.errors import EmbedxError
 from embedx.evaluation.word_sets import read_analogies, read_pairs
-from embedx.labeled.read import read, read_names
+from embedx.labeled.read import read
+from embedx.labeled.schema import read_names
 from embedx.text.sources import Source
 from embedx.text.streams import UnpackedReader
 from embedx.vectors.formats import read as read_vectors
@@ -33,7 +34,7 @@ def saved(save, *arguments):
 def rows_of(path):
     data = read(str(path))
     features = data.features.toarray() if data.is_sparse else data.features
-    return features.tolist(), data.labels.ids.tolist(), data.names, data.vocabulary
+    return features.tolist(), data.labels.ids.tolist(), data.schema.names, data.schema.vocabulary
 
 
 FILES = {  # what each reader reads, and how

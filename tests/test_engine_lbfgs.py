@@ -39,7 +39,7 @@ def fitted(features, labels, objective="softmax", weights=None, **options):
     own = {"hierarchy": "huffman"} if "path" in found.candidates else {}
     labels = labels if isinstance(labels, Labels) else Labels.single(labels)
     settings = ClassifySettings(optimizer="lbfgs", l2=L2, tolerance=1e-9, **options)
-    trained = classify.train(Labeled(features, labels, K), found(found.Settings(**own)), settings, weights=weights)
+    trained = classify.train(Labeled(features, labels, K, weights=weights), found(found.Settings(**own)), settings)
     arrays = trained.classifier.arrays
     return np.c_[arrays["output"], arrays["bias"]].astype(float), trained.outcome.final_loss
 

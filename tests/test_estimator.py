@@ -24,49 +24,28 @@ from embedx.classification.estimator import SoftmaxClassifier
 from embedx.classification.settings import ClassifySettings
 from embedx.errors import EmbedxError
 from embedx.labeled.digits import digits
-from embedx.objectives import OBJECTIVES
 from embedx.samplers import SAMPLERS
 from embedx.settings import settings_of
 
-
-def goes_by_steps(candidate):
-    return (
-        candidate.optimizer is not None
-        or candidate.hidden is not None
-        or OBJECTIVES[candidate.objective].samplers()[0] != "all"
-    )
-
-
-def expected_failures(candidate):
-    """The checks of scikit-learn that an estimator need not pass, by name, with the reason."""
-    if not goes_by_steps(candidate):
-        return {}
-    reason = "the order of the steps, and the noise, are drawn by place: rows that stand elsewhere are met otherwise"
-    return {
-        "check_sample_weight_equivalence_on_dense_data": reason,
-        "check_sample_weight_equivalence_on_sparse_data": reason,
-    }
+ORDER = "the order of the steps, and the noise, are drawn by place: rows that stand elsewhere are met otherwise"
+BY_STEPS = {f"check_sample_weight_equivalence_on_{kind}_data": ORDER for kind in ("dense", "sparse")}
+FEW = {"epochs": 5}  # of 100 on data that small: conventions are the same after any number, and this one learns
+CANDIDATES = [
+    (SoftmaxClassifier(), {}),
+    (SoftmaxClassifier("ns"), BY_STEPS),
+    (SoftmaxClassifier("hs", **FEW), BY_STEPS),
+    (SoftmaxClassifier("ova", optimizer="adagrad", **FEW), BY_STEPS),
+    (SoftmaxClassifier(hidden=16, **FEW), BY_STEPS),
+]
 
 
-CANDIDATES = [SoftmaxClassifier(name) for name in REPRESENTATIVES]
-CANDIDATES += [SoftmaxClassifier(each.objective, optimizer="adagrad") for each in CANDIDATES if not goes_by_steps(each)]
-CANDIDATES += [SoftmaxClassifier(hidden=16), SoftmaxClassifier("ns", hidden=16)]
-for each in filter(goes_by_steps, CANDIDATES):
-    if each.objective != "ns" or each.hidden:  # one goes on for as long as it does when nothing is said
-        each.set_params(epochs=5)  # of 100 on data that small: conventions are the same after any number, and this one learns
-
-
-@pytest.mark.parametrize("candidate", CANDIDATES, ids=str)
+@pytest.mark.parametrize(("candidate", "may_fail"), CANDIDATES, ids=[str(each) for each, _ in CANDIDATES])
 @pytest.mark.filterwarnings("default")  # the checks provoke some
-def test_scikit_learns_own_checks(candidate):
-    results = check_estimator(candidate, expected_failed_checks=expected_failures(candidate), on_fail=None, on_skip=None)
+def test_scikit_learns_own_checks(candidate, may_fail):
+    results = check_estimator(candidate, expected_failed_checks=may_fail, on_fail=None, on_skip=None)
     failed = {result["check_name"]: result["exception"] for result in results if result["status"] == "failed"}
     assert not failed
     assert len(results) > 50
-
-
-def test_without_steps_nothing_may_fail():
-    assert expected_failures(SoftmaxClassifier()) == {}
 
 
 # ---- parameters
@@ -234,20 +213,14 @@ def test_scores_are_linear_in_the_features(data):
     assert not SoftmaxClassifier(bias="none").fit(X, y).intercept_.any()
 
 
-def test_a_hidden_layer_has_no_coef(data):
-    fitted = SoftmaxClassifier(hidden=8, epochs=1).fit(sparse.csr_matrix(data[0]), data[1])
+def test_a_hidden_layer_takes_dense_features_as_sparse_ones_and_has_no_coef(data):
+    fitted, other = (SoftmaxClassifier(hidden=8, epochs=1).fit(X, data[1]) for X in (data[0], sparse.csr_matrix(data[0])))
     assert not hasattr(fitted, "coef_")
     assert fitted.decision_function(data[2]).shape == (200, 10)
+    np.testing.assert_array_equal(fitted.decision_function(data[2]), other.decision_function(data[2]))
 
 
-def test_dense_features_with_a_hidden_layer_are_trained_on_as_sparse_ones(data):
-    sparse_ones, dense_ones = (
-        SoftmaxClassifier(hidden=8, epochs=1).fit(X, data[1]) for X in (sparse.csr_matrix(data[0]), data[0])
-    )
-    np.testing.assert_array_equal(dense_ones.decision_function(data[2]), sparse_ones.decision_function(data[2]))
-
-
-def test_top_k_are_the_best_with_their_probabilities(data):
+def test_top_k_are_the_best_with_their_probabilities_in_a_saved_model_too(data, tmp_path):
     X, y, unseen, _ = data
     names = np.array([f"digit {k}" for k in range(10)])
     fitted = SoftmaxClassifier().fit(X, names[y])
@@ -256,6 +229,10 @@ def test_top_k_are_the_best_with_their_probabilities(data):
     np.testing.assert_array_equal(labels[:, 0], fitted.predict(unseen))
     np.testing.assert_allclose(probabilities, -np.sort(-fitted.predict_proba(unseen), axis=1)[:, :3])
     assert fitted.top_k(unseen, 99)[0].shape == (200, 10)
+    loaded = classifier.load(fitted.classifier_.save(tmp_path / "model"))
+    ((ids, p),) = loaded.top_k(unseen, 1)
+    np.testing.assert_array_equal([loaded.name(k) for k in ids[:, 0]], labels[:, 0])
+    np.testing.assert_allclose(p, probabilities[:, :1], rtol=1e-5)
 
 
 @pytest.mark.parametrize("labels", [["no", "yes"], [False, True], [-1, 1], [3.0, 7.0]], ids=str)
@@ -286,16 +263,6 @@ def test_the_users_data_stay_as_they_are(data):
     np.testing.assert_array_equal(X.indices, [3, 1, 2, 2, 0, 1, 3, 2])
     other = SoftmaxClassifier("ns", epochs=2).fit(sparse.csr_matrix(ordered), y)
     np.testing.assert_array_equal(fitted.predict_proba(X), other.predict_proba(sparse.csr_matrix(ordered)))
-
-
-def test_what_is_saved_predicts_the_same_under_the_labels_names(data, tmp_path):
-    X, y, unseen, _ = data
-    names = np.array([f"digit {k}" for k in range(10)])
-    fitted = SoftmaxClassifier().fit(X, names[y])
-    loaded = classifier.load(fitted.classifier_.save(tmp_path / "model"))
-    ((ids, probabilities),) = loaded.top_k(unseen, 1)
-    np.testing.assert_array_equal([loaded.name(k) for k in ids[:, 0]], fitted.predict(unseen))
-    np.testing.assert_allclose(probabilities[:, 0], fitted.predict_proba(unseen).max(axis=1), rtol=1e-5)
 
 
 # ---- several labels

@@ -65,7 +65,7 @@ def test_both_text_files_hold_every_feature_and_label(tmp_path):
     features = csr_matrix(np.array([[0, 0.5, 0], [0.25, 0, 1]], dtype=np.float32))
     labels = Labels.of_rows([[1, 3], [0]])
     main.write_lines(tmp_path / "train", features, labels, 4)
-    data, _ = read_training(str(tmp_path / "train.txt"))
+    data = read_training(str(tmp_path / "train.txt"))
     np.testing.assert_array_equal(data.features.toarray(), features.toarray())
     assert [list(data.labels[row]) for row in range(2)] == [[1, 3], [0]]
     assert (tmp_path / "train.ft").read_text() == "__label__1 __label__3\tf1\n__label__0\tf0 f2\n"

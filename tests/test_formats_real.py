@@ -267,6 +267,9 @@ def test_a_file_of_gensim_is_read_by_who_trusts_it(tmp_path):
     keyed.save(str(tmp_path / "a.model"))
     with pytest.raises(EmbedxError, match=r"a.model: this is a pickle, .* `embedx export`"):
         model.load(tmp_path / "a.model")
+    (tmp_path / "other").write_bytes(b"\x80\x04N.")
+    with pytest.raises(EmbedxError, match="other: gensim finds no word vectors in it"):
+        model.load(tmp_path / "other", trust_pickle=True)
     found = model.load(tmp_path / "a.model", trust_pickle=True)
     assert found.words == WORDS
     np.testing.assert_array_equal(found.vectors, given.vectors)

@@ -10,7 +10,7 @@ from fuzz import run as fuzz
 from fuzz.targets import TARGETS, check_labeled
 
 from embedx.errors import EmbedxError
-from embedx.labeled.data import Labeled, Labels
+from embedx.labeled.data import DataSchema, Labeled, Labels
 
 CASES = 10  # of each target
 
@@ -83,7 +83,7 @@ def test_a_process_that_ends_is_found_and_the_next_case_tried(monkeypatch):
         Labeled(np.ones((3, 2), np.float32), Labels.single(np.array([0, 1])), 2),
         Labeled(np.ones((2, 2), np.float32), Labels.single(np.array([0, -1])), 2),
         Labeled(np.ones((2, 2), np.float32), Labels(np.array([0, 2, 1]), np.array([0])), 2),
-        Labeled(np.ones((2, 2), np.float32), Labels.single(np.array([0, 1])), 2, names=["a"]),
+        Labeled(np.ones((2, 2), np.float32), Labels.single(np.array([0, 1])), 2, DataSchema(2, 2, ["a"])),
     ],
 )
 def test_wrong_data_do_not_pass_for_what_was_read(data):

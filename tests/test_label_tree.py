@@ -1,184 +1,31 @@
-"""Sparse weights and trees over labels: against dense loops, exhaustive search, and data at the edge of what there is."""
+"""Trees over labels: levels against exhaustive search, clusters, runs that were cut short, damaged folders."""
 
 import _thread
 import contextlib
 import dataclasses
 import itertools
-import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
-from reference_tiles import naive_dual_tile, naive_tile
+from label_data import ova, settings, topics, trained
 from scipy.sparse import csr_matrix, random_array
+from test_sparse_weights import dense_of
 
 from embedx import objectives
 from embedx.classification import classifier, label_tree, tree_training
 from embedx.classification.clustering import clustered_order
-from embedx.classification.resolve import default_objective, resolved
 from embedx.classification.settings import ClassifySettings
 from embedx.classification.task import train
 from embedx.engine import sparse_levels, tiles
-from embedx.engine.examples import Csr, csr_of, examples_of
+from embedx.engine.examples import csr_of, examples_of
 from embedx.engine.label_vectors import label_vectors
-from embedx.engine.loading import load_kernel
-from embedx.engine.select import JOINT
 from embedx.errors import EmbedxError
-from embedx.kernels.random import stream_key
 from embedx.labeled.data import Labeled, Labels
 from embedx.objectives import binary_tree
-from embedx.optimizers import update_rule
 from embedx.search.balanced_tree import SparseVectors, balanced_tree
 from embedx.storage import locks
 from embedx.training.checkpoint import Checkpoints, Request
 from embedx.training.progress import Silent
-
-KEY = stream_key(3, 5)
-
-
-def of_lists(lists):
-    """`Labels` from a list of labels for each row."""
-    offsets = np.concatenate([[0], np.cumsum([len(each) for each in lists])]).astype(np.int64)
-    return Labels(offsets, np.array([k for each in lists for k in each], dtype=np.int32))
-
-
-def topics(n=600, n_labels=90, n_features=200, seed=0, several=True):
-    """Rows of sparse features whose labels can be told: each label has three features of its own, and there is noise."""
-    rng = np.random.default_rng(seed)
-    own = rng.integers(0, n_features, (n_labels, 3))
-    lists = [np.sort(rng.choice(n_labels, rng.integers(1, 4) if several else 1, replace=False)) for _ in range(n)]
-    x = np.zeros((n, n_features), dtype=np.float32)
-    for i, labels in enumerate(lists):
-        x[i, own[labels].ravel()] = 1
-        x[i, rng.integers(0, n_features, 3)] += 0.5
-    x /= np.linalg.norm(x, axis=1, keepdims=True)
-    return Labeled(csr_matrix(x), of_lists([each.tolist() for each in lists]), n_labels)
-
-
-def ova(loss="squared-hinge"):
-    found = objectives.find("ova")
-    return found(found.Settings(loss=loss))
-
-
-def settings(loss="squared-hinge", **options):
-    by_steps = options.get("weights") == "dense" or loss == "logistic" or options.get("bias")
-    return ClassifySettings(
-        **({"epochs": 6, "threads": 1} | ({"batch_size": 16, "learning_rate": 0.3} if by_steps else {}) | options)
-    )
-
-
-def trained(data, *, loss="squared-hinge", **options):
-    return train(data, ova(loss), settings(loss, **options)).classifier
-
-
-# ---- a tile against loops
-
-
-@pytest.mark.parametrize("loss", ["squared-hinge", "logistic"])
-@pytest.mark.parametrize(
-    ("optimizer", "l2", "lr", "has_bias", "first_state"),
-    [
-        ("adagrad", 0, 0.3, True, 0), ("adagrad", 0.01, 0.3, True, 0), ("sgd", 0, 0.5, False, 0), ("sgd", 0.01, 0.5, True, 0),
-        ("rowwise-adagrad", 0, 0.3, True, 0), ("adagrad", 0, 0.3, True, 0.01), ("rowwise-adagrad", 0, 0.3, True, 0.1),
-    ],
-)  # fmt: skip
-def test_a_tile_is_trained_as_by_loops_on_rows_that_are_masked_to_their_support(loss, optimizer, l2, lr, has_bias, first_state):
-    rng = np.random.default_rng(1)
-    n, n_features, n_labels = 60, 25, 7
-    x = np.asarray(random_array((n, n_features), density=0.2, rng=rng).todense(), dtype=np.float32)
-    y = rng.random((n, n_labels)) < 0.1
-    y[10] = False  # a row without labels meets nothing
-    examples = examples_of(csr_matrix(x), of_lists([np.flatnonzero(row).tolist() for row in y]))
-    members = np.flatnonzero(rng.random(n) < 0.8)  # of a group
-    y_of = y.copy()
-    y_of[np.setdiff1d(np.arange(n), members)] = False
-    positives = csr_of(np.nonzero(y_of)[1], np.nonzero(y_of)[0], n_labels)
-    rule = update_rule(optimizer, l2=l2, max_norm=None, row_length=5.0)
-    objective = ova(loss)
-    plan = tiles.TilePlan(
-        8, 1.0, has_bias, keeps_accidental_hits=False, positives=JOINT, is_masked=True, optimizer=rule,
-        constants=objective.constants(1, 1), epochs=4, lr=np.float32(lr), falls=True, threshold=np.float32(-1), key=KEY,
-        first_state=np.float32(first_state),
-    )  # fmt: skip
-    worker = tiles.new_workspace(n, len(examples.values), n_features, 8, rule)
-    of_group = Csr(np.array([0, 0, len(members)], dtype=np.int64), members.astype(np.int32))
-    bias = np.zeros(n_labels, dtype=np.float32)
-    arguments = (examples, tiles.LabelGroups(of_group, positives, bias), 1, 0, n_labels, plan, worker)
-    functions = load_kernel(tiles.train_tile, objective.coefficients, None, arguments, Silent())
-    for _ in range(2):  # what a tile leaves behind does not matter to the next
-        bias[:] = 0
-        found_loss, kept = tiles.train_tile(*functions, *arguments)
-        feature, label, value = tiles.kept_weights(arguments[1], 0, n_labels, plan, worker, kept)
-    found = np.zeros((n_labels, n_features + 1))
-    found[label, feature] = value
-    found[:, -1] = bias
-    weight = y.any(axis=1).astype(float)
-    expected, expected_loss = naive_tile(
-        x[members].astype(np.float64), y[members], weight[members], plan, optimizer, l2, loss
-    )  # fmt: skip
-    assert np.abs(expected).max() > 0.1
-    np.testing.assert_allclose(found, expected, atol=2e-4, rtol=2e-3)
-    assert found_loss == pytest.approx(expected_loss, rel=1e-3)
-
-
-@pytest.mark.parametrize(("c", "epochs"), [(1.0, 3), (0.2, 4), (5.0, 2), (1.0, 200)])
-def test_a_tile_is_trained_by_the_dual_as_by_loops_and_comes_to_the_optimum(c, epochs):
-    rng = np.random.default_rng(2)
-    n, n_features, n_labels = 50, 20, 6
-    x = np.asarray(random_array((n, n_features), density=0.3, rng=rng).todense(), dtype=np.float32)
-    y = rng.random((n, n_labels)) < 0.15
-    y[7] = False
-    rows = csr_matrix(x)
-    examples = examples_of(rows, of_lists([np.flatnonzero(row).tolist() for row in y]))
-    positives = csr_of(np.nonzero(y)[1], np.nonzero(y)[0], n_labels)
-    objective = ova()
-    plan = tiles.TilePlan(
-        1, 1.0, has_bias=True, keeps_accidental_hits=False, positives=JOINT, is_masked=True,
-        optimizer=update_rule("dcd"), constants=objective.constants(1, 1), lr=np.float32(0), epochs=epochs,
-        threshold=np.float32(-1), key=KEY, c=np.float32(c),
-    )  # fmt: skip
-    worker = tiles.new_workspace(n, len(examples.values), n_features, 1, update_rule("dcd"), is_dual=True)
-    members = Csr(np.array([0, n], dtype=np.int64), np.arange(n, dtype=np.int32))
-    bias = np.ones(n_labels, dtype=np.float32)
-    arguments = (examples, tiles.LabelGroups(members, positives, bias), 0, 0, n_labels, plan, worker)
-    functions = load_kernel(tiles.train_tile_dual, objective.dual_steps, None, arguments, Silent())
-    _, kept = tiles.train_tile_dual(*functions, *arguments)
-    feature, label, value = tiles.kept_weights(arguments[1], 0, n_labels, plan, worker, kept)
-    found = np.zeros((n_labels, n_features + 1))
-    found[label, feature] = value
-    found[:, -1] = bias
-    weight = y.any(axis=1).astype(float)
-    expected, support = naive_dual_tile(x.astype(np.float64), y, weight, c, plan)
-    np.testing.assert_allclose(found, expected, atol=2e-4)
-    if epochs < 100:
-        return
-    with_one, sign = np.column_stack([x, np.ones(n)]).astype(np.float64), np.where(y, 1.0, -1.0)
-    used = np.maximum(weight[:, None], y)
-
-    def objective_and_slope(w):
-        short = np.maximum(0, 1 - sign * (with_one @ w.T)) * used
-        return 0.5 * np.sum(w * w) + c * np.sum(short**2), (w - 2 * c * (sign * short).T @ with_one) * support
-
-    least, w = np.inf, np.zeros_like(found)
-    for _ in range(3000):  # of gradient descent, on a smooth and strongly convex function
-        least, slope = objective_and_slope(w)
-        w -= 0.004 * slope
-    assert np.abs(slope).max() < 1e-4
-    assert objective_and_slope(found)[0] < 1.01 * least
-
-
-# ---- levels
-
-
-def dense_of(level, n_features):
-    """float64 (n_nodes, n_features): a level's weights."""
-    w = np.zeros((len(level.bias), n_features))
-    for c in range(level.n_groups):
-        for row in range(level.first_row[c], level.first_row[c + 1]):
-            for at in range(level.first_weight[row], level.first_weight[row + 1]):
-                w[level.first_node[c] + level.child[at], level.features[row]] = level.weight[at]
-    return w
 
 
 def random_level(rng, first_node, n_features):
@@ -252,16 +99,13 @@ def test_trees_are_averaged_over_their_probabilities():
     np.testing.assert_allclose(np.exp(found.log_p), -np.sort(-p, axis=1)[:, :4], rtol=1e-4)
 
 
-# ---- clusters
-
-
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("n_kept", [1, 3, 20])
 def test_the_vector_of_a_label_is_the_sum_of_its_examples(n_kept, threads):
     rng = np.random.default_rng(0)
     x = rng.choice([-1.0, 0.0, 1.0, 2.5], (40, 9)).astype(np.float32)  # sums are zero again and again on the way
     lists = [rng.choice(12, rng.integers(0, 6), replace=False).tolist() for _ in range(40)]
-    examples = examples_of(csr_matrix(x), of_lists(lists))
+    examples = examples_of(csr_matrix(x), Labels.of_rows(lists))
     rows, labels = (np.array(each) for each in zip(*((i, k) for i, own in enumerate(lists) for k in own), strict=True))
     found = label_vectors(examples, csr_of(labels, rows, 12), 9, n_kept, threads)
     for k in range(12):
@@ -324,63 +168,6 @@ def test_a_plan_reaches_every_label_once(depth, arity):
         assert met == list(range(level.first_node[-1]))
         assert all(last - first <= tiles.WIDTH for _, first, last in level.tiles)
     np.testing.assert_array_equal(plan.levels[-1].node_of_place, np.arange(n))
-
-
-# ---- the whole
-
-
-@pytest.mark.parametrize(
-    ("weights", "loss", "bias"),
-    [("sparse", "squared-hinge", "zero"), ("tree", "logistic", "zero"), ("tree", "squared-hinge", "frequency")],
-)
-def test_sparse_weights_rank_unseen_rows_as_dense_ones_do(weights, loss, bias):
-    data, test = topics(seed=0), topics(seed=0, n=900).rows(np.arange(600, 900))
-    p = {}
-    for kind in ("dense", weights):
-        found = trained(data, loss=loss, weights=kind, bias=bias, **({"leaf_size": 8, "beam": 4} if kind == "tree" else {}))
-        p[kind] = found.evaluate(test)["p@1"]
-    assert p["dense"] > 0.8
-    assert p[weights] > p["dense"] - 0.05
-
-
-@pytest.mark.parametrize("weights", ["sparse", "tree"])
-@pytest.mark.parametrize("loss", ["squared-hinge", "logistic"])
-def test_the_scale_of_the_features_changes_nothing(weights, loss):
-    data, own = topics(), {"leaf_size": 8} if weights == "tree" else {}
-    large = Labeled((data.features * np.float32(1024)).tocsr(), data.labels, data.n_labels)
-    options = {"weights": weights, **own, **({"optimizer": None} if loss == "squared-hinge" else {})}
-    for each in ({}, {"l2": 1e-3}):
-        scaled = {"l2": each["l2"] * 1024**2} if each else {}
-        found, same = trained(data, loss=loss, **options, **each), trained(large, loss=loss, **options, **scaled)
-        assert len(found.arrays["tree_weight"]) == len(same.arrays["tree_weight"]) > 0
-        np.testing.assert_allclose(found.arrays["tree_weight"], 1024 * same.arrays["tree_weight"], rtol=1e-4)
-        assert found.evaluate(data)["p@1"] == same.evaluate(large)["p@1"] > 0.8
-
-
-def test_scores_of_sparse_weights_are_those_of_their_rows_and_unseen_labels_are_there():
-    data = topics()
-    data = Labeled(data.features, data.labels, data.n_labels + 2)  # two labels that no row has
-    found = trained(data, weights="sparse", weight_threshold=0.02)
-    level, labels = found.trees[0].levels[0], found.trees[0].labels
-    assert len(labels) == data.n_labels - 2
-    z = data.features @ dense_of(level, data.n_features).T + level.bias
-    np.testing.assert_allclose(found.scores(data.features)[:, labels], z, atol=1e-5)
-    metrics = found.evaluate(data)
-    assert np.isfinite(metrics["log_likelihood"])
-    ids, p = (np.concatenate(each) for each in zip(*found.top_k(data.features, 5), strict=True))
-    np.testing.assert_array_equal(ids[:, 0], found.scores(data.features).argmax(axis=1))
-    assert ((p >= 0) & (p <= 1)).all()
-    assert np.abs(level.weight).min() > 0.02
-
-
-@pytest.mark.parametrize("options", [{"weights": "sparse"}, {"weights": "tree", "leaf_size": 8, "arity": 4, "trees": 2}])
-def test_the_number_of_threads_changes_nothing(options):
-    one, three = (trained(topics(), **options, threads=threads) for threads in (1, 3))
-    assert one.arrays.keys() == three.arrays.keys()
-    for name, array in one.arrays.items():
-        np.testing.assert_array_equal(array, three.arrays[name])
-    other = trained(topics(), **options, seed=9)
-    assert not np.array_equal(one.arrays["tree_weight"], other.arrays["tree_weight"])
 
 
 @pytest.mark.parametrize("stop_after", [0, 2, 4, 9])
@@ -454,160 +241,12 @@ def test_a_damaged_tree_is_reported(tmp_path):
     classifier.load(folder)
 
 
-# ---- edges
-
-
-EDGES = [
-    [[0]] * 6,
-    [[0], [], [], [], [], []],
-    [[0], [0, 1], [1], [], [2], [2]],
-    [[k] for k in range(6)],
-    [[0, 1, 2, 3, 4, 5]] * 6,
-]
-KINDS = ["alike", "empty", "one row has features", "random"]
-
-
-@pytest.mark.parametrize("weights", ["sparse", "tree"])
-@pytest.mark.parametrize(("lists", "kind"), [*zip(EDGES, KINDS, strict=False), *zip(EDGES[1:], KINDS[::-1], strict=True)])
-def test_data_at_the_edge_end_well(weights, lists, kind):
-    x = np.zeros((6, 4), dtype=np.float32)
-    if kind == "alike":
-        x[:, 1] = 1
-    elif kind == "one row has features":
-        x[0, 2] = 1
-    elif kind == "random":
-        x[:] = np.random.default_rng(0).random((6, 4))
-    data = Labeled(csr_matrix(x), of_lists(lists), 7)
-    own = {"leaf_size": 1, "arity": 2, "beam": 3} if weights == "tree" else {}
-    found = trained(data, weights=weights, **own)
-    assert all(np.isfinite(array).all() for array in found.arrays.values())
-    metrics = found.evaluate(data)
-    assert 0 <= metrics["p@1"] <= 1
-    ids, p = (np.concatenate(each) for each in zip(*found.top_k(data.features, 9), strict=True))
-    assert all(sorted(row) == list(range(7)) for row in ids.tolist())
-    assert (np.diff(p, axis=1) <= 1e-6).all()
-    assert [len(ids) for ids, _ in found.top_k(data.features[:0], 3)] in ([], [0])
-    several = any(len(each) > 1 for each in lists)
-    if not several and weights == "tree":
-        np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-4)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"hidden": 5}, "no --hidden"),
-        ({"labels": "one"}, "--labels other than one"),
-        ({"max_norm": 1.0}, "no --max-norm"),
-        ({"time_budget": 3.0}, "--epochs"),
-        ({"schedule": "inverse"}, "--schedule linear"),
-        ({"sampler": "uniform"}, "--sampler all"),
-        ({"optimizer": "lbfgs"}, "goes by steps"),
-    ],
-)
-@pytest.mark.parametrize("weights", ["sparse", "tree"])
-def test_what_sparse_weights_do_not_go_with_is_refused(weights, options, message):
-    if weights == "sparse" and "sampler" in options:
-        options, message = options | {"optimizer": "dcd"}, "dcd takes --sampler all"  # others do: see test_sparse_rows
-    given = ClassifySettings(weights=weights, **options)
-    with pytest.raises(EmbedxError, match=message):
-        resolved(given, ova(), topics())
-
-
-@pytest.mark.parametrize(
-    ("data", "options", "chosen"),
-    [
-        (topics(), {}, ("ova", {"loss": "squared-hinge"})),
-        (topics(several=False), {}, ("softmax", {})),
-        (topics(n_labels=1200, several=False), {}, ("ova", {"loss": "squared-hinge"})),
-        (topics(), {"hidden": 10}, ("softmax", {})),
-        (topics(), {"sampler": "uniform"}, ("softmax", {})),
-    ],
-)
-def test_the_objective_suits_the_data_where_none_is_named(data, options, chosen):
-    assert default_objective(data, options) == chosen
-    dense = Labeled(data.features.toarray(), data.labels, data.n_labels)
-    assert default_objective(dense, options) == ("softmax", {})
-
-
-@pytest.mark.parametrize(
-    ("n_labels", "n_features", "options", "weights"),
-    [
-        (90, 200, {}, "dense"),
-        (90, 200, {"optimizer": "dcd"}, "sparse"),
-        (4_000, 5_000, {}, "sparse"),
-        (4_000, 5_000, {"validation": "0.1"}, "dense"),
-        (4_000, 5_000, {"weights": "dense"}, "dense"),
-        (200_000_000, 5_000, {}, "tree"),
-        (200_000_000, 5_000, {"hidden": 10}, "dense"),
-    ],
-)
-def test_weights_are_stored_as_suits_their_number(n_labels, n_features, options, weights):
-    data = topics()
-    features = csr_matrix((data.features.data, data.features.indices, data.features.indptr), (len(data), n_features))
-    chosen = resolved(ClassifySettings(**options), ova(), Labeled(features, data.labels, n_labels))
-    assert chosen.weights == weights
-    assert chosen.optimizer == ("adagrad" if weights == "dense" else "dcd")
-
-
-def test_a_command_without_an_objective_names_the_one_that_it_takes(tmp_path):
-    data = topics(n=80)
-    lines = [f"{len(data)} {data.n_features} {data.n_labels}"]
-    for i in range(len(data)):
-        span = slice(*data.features.indptr[i : i + 2])
-        pairs = zip(data.features.indices[span], data.features.data[span], strict=True)
-        lines.append(",".join(map(str, data.labels[i].tolist())) + "".join(f" {f}:{v:.4f}" for f, v in pairs))
-    (tmp_path / "train.txt").write_text("\n".join(lines) + "\n")
-    command = [sys.executable, "-m", "embedx", "classify", "train.txt", "--weights", "tree", "--leaf-size", "8", "--json"]
-    done = subprocess.run([*command, "--test", "train.txt"], cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    printed = json.loads(done.stdout)
-    assert printed["objective"] == "ova"
-    assert printed["settings"]["loss"] == "squared-hinge"
-    assert printed["test"]["p@1"] > 0.7
-    assert (tmp_path / "train.ova.embedx").is_dir()
-
-
-@pytest.mark.parametrize("weights", ["sparse", "tree", "dense"])
-def test_a_support_that_is_too_narrow_for_signed_features_is_warned_of(weights):
-    notes = []
-
-    class Notes(Silent):
-        def note(self, message):
-            notes.append(message)
-
-    for sign in (1, -1):
-        data = topics(n=60, n_labels=40)
-        data.features.data[::7] *= sign
-        train(data, ova(), settings(weights=weights, epochs=1), progress=Notes())
-        is_warned = any(each.startswith(f"warning: --weights {weights} keeps") for each in notes)
-        assert is_warned == (sign < 0 and weights != "dense")
-
-
-def test_settings_that_are_resolved_stay_as_they_are():
-    for given in ({}, {"weights": "sparse"}, {"weights": "tree", "l2": 0.1}, {"weights": "tree", "learning_rate": 0.1}):
-        once = resolved(ClassifySettings(**given), ova(), topics())
-        assert resolved(once, ova(), topics()) == once
-
-
-def test_sparse_weights_need_a_loss_that_is_a_sum_over_labels_and_sparse_features():
-    softmax = objectives.find("softmax")
-    with pytest.raises(EmbedxError, match="sum over labels"):
-        resolved(ClassifySettings(weights="tree"), softmax(softmax.Settings()), topics())
-    data = topics()
-    dense = Labeled(data.features.toarray(), data.labels, data.n_labels)
-    with pytest.raises(EmbedxError, match="sparse features"):
-        resolved(ClassifySettings(weights="sparse"), ova(), dense)
-
-
 def test_a_search_by_an_index_is_refused():
     found = trained(topics(), weights="tree", leaf_size=8, epochs=1)
     with pytest.raises(EmbedxError, match="its own tree"):
         found.searched_top_k(topics().features)
     with pytest.raises(EmbedxError, match="through a tree"):
         found.scores(topics().features)
-
-
-# ---- a tree of clusters for hierarchical softmax
 
 
 def two_kinds(is_dense, several=False, n_labels=12):

@@ -32,7 +32,7 @@ def test_digits_are_grey_pictures_of_ten_classes_equally_often():
     assert train.features.min() == 0
     assert 0.9 < train.features.max() <= 1
     assert np.bincount(train.labels.ids).tolist() == [40] * 10
-    assert test.names == [str(digit) for digit in range(10)]
+    assert test.schema.names == [str(digit) for digit in range(10)]
     assert test.n_labels == 10
 
 

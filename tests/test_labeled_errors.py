@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix, save_npz
 
 from embedx.errors import EmbedxError
-from embedx.labeled.read import DataSchema, read, read_names
+from embedx.labeled.data import DataSchema
+from embedx.labeled.read import read
+from embedx.labeled.schema import read_names
 
 SPARSE_LIKE = DataSchema(3, 2)
 NAMED_LIKE = DataSchema(3, 2, ["a", "b"], by_name=True, first_feature=1)
@@ -252,7 +254,7 @@ def test_numbers_that_python_does_not_read_say_so(write, digits):
     data = write("1 3 2\n0 0:1\n")
     assert "no row of the data, which has rows 1 to 1" in message_of(f"{data}@{write(digits, 'split.txt')}")
     assert "cannot be opened" in message_of(f"{data}@split.txt:{digits}")
-    assert read(write(f"{digits} 1:1\n2 1:1\n")).names == [digits, "2"]
+    assert read(write(f"{digits} 1:1\n2 1:1\n")).schema.names == [digits, "2"]
 
 
 @pytest.mark.parametrize(

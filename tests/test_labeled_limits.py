@@ -23,7 +23,8 @@ def test_the_length_of_inputs_is_of_rows_that_have_any_features(form):
 def test_what_training_data_fix_is_their_width(write):
     np.save(x := write("", "x.npy"), np.ones((3, 2), np.float32))
     np.save(y := write("", "y.npy"), np.array([0, 4, 1]))
-    data, known = read_training(x, y)
+    data = read_training(x, y)
+    known = data.schema
     assert (known.n_features, known.n_labels) == (data.n_features, data.n_labels) == (2, 5)
     assert len(read(x, y, like=known)) == 3
 

@@ -24,8 +24,10 @@ from needs import needs_data
 from scipy.sparse import csc_matrix, csr_matrix, save_npz
 
 from embedx.errors import EmbedxError
+from embedx.labeled.data import DataSchema
 from embedx.labeled.files import Lines, source_of
-from embedx.labeled.read import DataSchema, read, read_label_names, read_names, read_training, with_names
+from embedx.labeled.read import read, read_training, with_names
+from embedx.labeled.schema import read_label_names, read_names
 from embedx.training.progress import Silent
 
 PACKERS = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress, "zst": zstandard.ZstdCompressor().compress}
@@ -72,7 +74,7 @@ def test_xc_rows_may_lack_labels_or_features(write):
     data = read(write("5 4 3\n2,0 0:1 3:0.5\n 1:2\n1:-3 2:1e2\n1\n\n"))
     assert data.features.toarray().tolist() == [[1, 0, 0, 0.5], [0, 2, 0, 0], [0, -3, 100, 0], [0] * 4, [0] * 4]
     assert label_rows(data) == [[2, 0], [], [], [1], []]
-    assert (data.n_features, data.n_labels, data.names, data.vocabulary) == (4, 3, None, None)
+    assert (data.n_features, data.n_labels, data.schema.names, data.schema.vocabulary) == (4, 3, None, None)
     assert data.features.dtype == np.float32
     assert data.labels.ids.dtype == np.int32
     assert data.labels.offsets.dtype == np.int64
@@ -119,7 +121,7 @@ def test_lines_are_the_same_however_the_text_is_cut(write, monkeypatch, block, s
 @pytest.mark.parametrize("size", [3, 1 << 18])
 def test_rows_to_predict_are_as_many_as_the_lines(write, monkeypatch, words, end, size):
     monkeypatch.setattr("embedx.text.streams.BLOCK_BYTES", size)
-    _, known = read_training(write("\n".join(words)))
+    known = read(write("\n".join(words))).schema
     text = f"\n{words[0]}\n\n{words[1]}{end}"
     rows = read(write(text, "test.txt"), like=known, keeps_empty=True).features.toarray().sum(axis=1).tolist()
     assert rows == [0, 1, 0, 1] + [0] * (len(text.splitlines()) - 4)
@@ -127,7 +129,7 @@ def test_rows_to_predict_are_as_many_as_the_lines(write, monkeypatch, words, end
 
 
 def test_what_a_header_does_not_count_is_no_row_to_predict(write):
-    _, known = read_training(write("1 3 2\n1 0:1\n"))
+    known = read(write("1 3 2\n1 0:1\n")).schema
     assert len(read(write("2 3 2\n1 0:1\n\n\n\n", "test.txt"), like=known, keeps_empty=True)) == 2
 
 
@@ -189,7 +191,7 @@ def test_split_files_choose_rows_from_one(write):
 
 
 def test_test_data_get_the_features_and_labels_of_the_training_data(write):
-    _, known = read_training(write("1 3 2\n0 0:1\n"))
+    known = read(write("1 3 2\n0 0:1\n")).schema
     notes = Notes()
     data = read(write("2 9 5\n4,1 2:1 3:1 8:1\n 7:1\n", "test.txt"), like=known, progress=notes)
     assert data.features.toarray().tolist() == [[0, 0, 1], [0, 0, 0]]
@@ -233,12 +235,12 @@ def test_remote_files_are_read(write, tmp_path):
 
 
 def test_libsvm_counts_from_one_unless_there_is_a_zero(write):
-    from_one, known = read_training(write("1 1:5 3:2\n2 2:1\n"))
+    from_one = read(write("1 1:5 3:2\n2 2:1\n"))
     assert from_one.features.toarray().tolist() == [[5, 0, 2], [0, 1, 0]]
-    assert known.first_feature == 1
-    from_zero, known = read_training(write("1 1:5 3:2\n2 0:1\n"))
+    assert from_one.schema.first_feature == 1
+    from_zero = read(write("1 1:5 3:2\n2 0:1\n"))
     assert from_zero.features.toarray().tolist() == [[0, 5, 0, 2], [1, 0, 0, 0]]
-    assert known.first_feature == 0
+    assert from_zero.schema.first_feature == 0
 
 
 @pytest.mark.parametrize(
@@ -252,17 +254,17 @@ def test_libsvm_counts_from_one_unless_there_is_a_zero(write):
 )
 def test_libsvm_labels_are_names(write, labels, names, ids):
     data = read(write("".join(f"{label} 1:1\n" for label in labels)))
-    assert data.names == names
+    assert data.schema.names == names
     assert label_rows(data) == ids
     assert data.n_labels == len(names)
 
 
 def test_libsvm_test_data_follow_the_training_data(write):
-    _, known = read_training(write("a 1:1 4:1\nb 2:1\n"))
+    known = read(write("a 1:1 4:1\nb 2:1\n")).schema
     data = read(write("b,new,a 2:1 4:3 5:1\n3:1\nnewer 1:1\n", "test.txt"), like=known)
     assert data.features.toarray().tolist() == [[0, 1, 0, 3], [0, 0, 1, 0], [1, 0, 0, 0]]
     assert label_rows(data) == [[1, 2, 0], [], [3]]
-    assert data.names == ["a", "b"]
+    assert data.schema.names == ["a", "b"]
     assert data.n_labels == 2
 
 
@@ -274,8 +276,21 @@ def test_libsvm_without_labels_is_data_to_predict_but_not_to_train(write):
         read_training(file)
 
 
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("a film that __label__good people like\nand another line\n", 'only one label, "good", on 1 of 2 rows'),
+        ("3 2 9\n7 0:1\n7 1:1\n 0:1\n", 'only one label, "7", on 2 of 3 rows'),
+    ],
+)
+def test_one_label_is_nothing_to_train_on(write, text, found):
+    file = write(text)
+    with pytest.raises(EmbedxError, match=rf"train.txt: {found}; give data with two labels or more, or train word vectors on"):
+        read_training(file)
+
+
 def test_labels_by_id_are_ids_in_a_headerless_test_file_too(write):
-    _, known = read_training(write("1 3 9\n8 0:1\n"))
+    known = read(write("1 3 9\n8 0:1\n")).schema
     assert label_rows(read(write("7,2 0:1\n", "test.txt"), like=known)) == [[7, 2]]
 
 
@@ -283,19 +298,20 @@ def test_labels_by_id_are_ids_in_a_headerless_test_file_too(write):
 
 
 def test_fasttext_lines_are_bags_of_words(write):
-    data, known = read_training(write("__label__a __label__b x y x\n\nz __label__b\n"))
+    data = read_training(write("__label__a __label__b x y x\n\nz __label__b\n"))
+    known = data.schema
     assert data.features.toarray().tolist() == [[2, 1, 0], [0, 0, 0], [0, 0, 1]]
     assert data.features.has_canonical_format
-    assert (data.vocabulary, data.names) == (["x", "y", "z"], ["a", "b"])
+    assert (data.schema.vocabulary, data.schema.names) == (["x", "y", "z"], ["a", "b"])
     assert label_rows(data) == [[0, 1], [], [1]]
     test = read(write("unseen z z x\n__label__c __label__b\n", "test.txt"), like=known)
     assert test.features.toarray().tolist() == [[1, 0, 2], [0, 0, 0]]
     assert label_rows(test) == [[], [2, 1]]
-    assert (test.n_labels, test.vocabulary) == (2, known.vocabulary)
+    assert (test.n_labels, test.schema.vocabulary) == (2, known.vocabulary)
 
 
 def test_fasttext_is_known_by_a_label_anywhere_at_the_beginning(write):
-    assert read(write("good film __label__a\n")).vocabulary == ["good", "film"]
+    assert read(write("good film __label__a\n")).schema.vocabulary == ["good", "film"]
     assert read(write("no label\n__label__a film\n")).n_labels == 1
 
 
@@ -373,9 +389,10 @@ def test_lines_of_labels_are_ids_if_all_are_numbers_and_names_otherwise(write, t
     np.save(tmp_path / "x.npy", np.eye(3, dtype=np.float32))
     x = str(tmp_path / "x.npy")
     data = read(x, write("3,1\n\n7 1\n"))
-    assert (label_rows(data), data.n_labels, data.names) == ([[3, 1], [], [7, 1]], 8, None)
-    data, known = read_training(x, write("cat dog\r\n7\n\n"))
-    assert (label_rows(data), data.names) == ([[0, 1], [2], []], ["cat", "dog", "7"])
+    assert (label_rows(data), data.n_labels, data.schema.names) == ([[3, 1], [], [7, 1]], 8, None)
+    data = read_training(x, write("cat dog\r\n7\n\n"))
+    known = data.schema
+    assert (label_rows(data), data.schema.names) == ([[0, 1], [2], []], ["cat", "dog", "7"])
     assert label_rows(read(x, write("7,dog\nemu\n\n"), like=known)) == [[2, 1], [3], []]
     np.save(tmp_path / "y.npy", [7, 1, 7])  # looked up like other names
     assert label_rows(read(x, str(tmp_path / "y.npy"), like=known)) == [[2], [3], [2]]
@@ -413,8 +430,9 @@ NAMES = ["zero", "one", "two", "three"]
     ids=["XC", "LIBSVM", "fastText"],
 )
 def test_names_belong_to_the_ids_that_files_say_whatever_their_format(write, train, test):
-    data, known = with_names(*read_training(write(train)), NAMES[:3], "names.txt")
-    assert known.names == data.names == NAMES[:3]
+    data = with_names(read_training(write(train)), NAMES[:3], "names.txt")
+    known = data.schema
+    assert known.names == data.schema.names == NAMES[:3]
     assert data.n_labels == known.n_labels == 3
     assert [[known.names[k] for k in row] for row in label_rows(data)] == [["two"], ["zero"]]
     tested = read(write(test, "test.txt"), like=known)
@@ -435,7 +453,7 @@ def test_names_belong_to_the_ids_that_files_say_whatever_their_format(write, tra
 )
 def test_names_that_cannot_apply_are_refused(write, train, message):
     with pytest.raises(EmbedxError, match=message):
-        with_names(*read_training(write(train)), NAMES, "names.txt")
+        with_names(read(write(train)), NAMES, "names.txt")
 
 
 def test_labels_far_apart_are_kept_once_too(write):

@@ -216,50 +216,6 @@ def test_predict_by_search_reports_its_recall(tmp_path):
     assert "150 of 300 labels are scored for each row, which finds" in printed.getvalue()
 
 
-def test_the_index_is_kept_with_the_model(tmp_path):
-    data = problem("dense", n=600, n_labels=300)
-    run(Softmax, data).classifier.save(tmp_path / "model")
-    np.save(tmp_path / "features.npy", data.features)
-
-    def best():
-        printed = io.StringIO()
-        rows = list(predict(str(tmp_path / "model"), str(tmp_path / "features.npy"), 3, 1, 0.4, HERE, Reporter(printed)))
-        return rows, "building an index of 300 labels" in printed.getvalue()
-
-    first, had_none = best()
-    again, had_none_again = best()
-    assert (had_none, had_none_again) == (True, False)
-    assert [[name for name, _ in row] for row in again] == [[name for name, _ in row] for row in first]
-    assert not list((tmp_path / "model").glob("*partial*"))
-    cluster = load(tmp_path / "model").arrays["search_clusters"]
-    np.save(tmp_path / "model" / "search_clusters.npy", cluster + np.int32(100))
-    with pytest.raises(EmbedxError, match=r"search_clusters.npy has a cluster that is none of 35"):
-        load(tmp_path / "model")
-
-
-def test_an_index_is_not_kept_where_that_cannot_be_or_with_another_model(tmp_path, monkeypatch):
-    data = problem("dense", n=600, n_labels=300)
-    run(Softmax, data).classifier.save(tmp_path / "model")
-    model = load(tmp_path / "model")
-    with monkeypatch.context() as full:
-        full.setattr("embedx.storage.atomic.replacing", raises(OSError(28, "No space left on device")))
-        assert sum(len(ids) for ids, _ in model.searched_top_k(data.features, 3)[1]) == 600
-    assert "search_clusters" not in load(tmp_path / "model").arrays
-    del model.arrays["search_clusters"]
-    run(Softmax, data, epochs=3).classifier.save(tmp_path / "model", overwrite=True)
-    model.searched_top_k(data.features, 3)
-    assert "search_clusters" not in load(tmp_path / "model").arrays
-
-
-def raises(error):
-    """A function that raises."""
-
-    def fail(*arguments):
-        raise error
-
-    return fail
-
-
 def test_a_model_that_cannot_be_searched_says_so():
     tree = run(HierarchicalSoftmax, problem("dense"), epochs=1).classifier
     with pytest.raises(EmbedxError, match="--search: hs does not rank labels by their scores alone"):

@@ -12,7 +12,7 @@ from embedx import objectives
 from embedx.classification import classifier
 from embedx.classification.classifier import Classifier
 from embedx.errors import EmbedxError
-from embedx.labeled.schema import DataSchema
+from embedx.labeled.data import DataSchema
 from embedx.samplers.adversarial import ARRAYS
 from embedx.storage import folder as on_disk
 from embedx.storage.schema import first_not_finite
@@ -65,7 +65,7 @@ def classifier_in(path, name="ns", hidden=False, noise=False, features=None):
     found.prepare(counts, order if found.wants_order else None)
     rows, dim = found.n_rows(LABELS), DIM if hidden else FEATURES
     arrays = {"output": np.ones((rows, dim), np.float32), "bias": np.zeros(rows, np.float32)}
-    arrays |= {"hidden": np.ones((FEATURES, DIM), np.float32), "search_clusters": np.zeros(LABELS, np.int32)} if hidden else {}
+    arrays |= {"hidden": np.ones((FEATURES, DIM), np.float32)} if hidden else {}
     arrays |= {"label_order": order} if found.wants_order else {}
     arrays |= noise_arrays(FEATURES) if noise else {}
     settings = {

@@ -4,19 +4,20 @@ them.
 
 import numpy as np
 import pytest
-from test_label_tree import of_lists, topics
+from label_data import topics
+from test_train_state import FromSnapshot
 
-from embedx import objectives, optimizers
+from embedx import objectives
 from embedx.classification import classifier, strategies
-from embedx.classification.resolve import new_samplers, resolved
+from embedx.classification.defaults import resolved
 from embedx.classification.settings import ClassifySettings
-from embedx.classification.task import train
+from embedx.classification.task import Run, train
 from embedx.engine import sparse_rows
 from embedx.engine.examples import Csr, examples_of
 from embedx.engine.shared import Chunk
 from embedx.errors import EmbedxError
 from embedx.kernels.random import stream_key
-from embedx.labeled.data import Labeled
+from embedx.labeled.data import Labeled, Labels
 from embedx.training.progress import Silent
 
 SPARSE = [name for name, each in objectives.OBJECTIVES.items() if each.samplers()[0] != "search"]
@@ -40,12 +41,9 @@ def strategy(data, name, weights, sampler=None, optimizer=None, **options):
     settings = resolved(ClassifySettings(**given | options), objective, data)
     counts = np.bincount(data.labels.ids, minlength=data.n_labels).astype(np.int64)
     objective.prepare(counts)
-    chosen, _ = new_samplers(objective, settings, {}, counts)
-    examples = examples_of(data.features, data.labels)
-    rule = optimizers.update_rule(str(settings.optimizer), row_length=float(data.features.nnz / len(data)))
-    # A loss that is a sum over labels has strategies of its own for all rows; the ones here can take it too.
-    kind = strategies.strategy_for(objective, settings, chosen, examples)
-    made = kind(objective, settings, chosen, examples, rule, counts, data.n_features)
+    run = Run(data, objective, settings)
+    run.sampler.prepare(counts, paths=objective.paths())
+    made = run.strategy(data.features, data.labels, counts)
     made.initialise()
     made.compile(Silent())
     return made
@@ -226,7 +224,7 @@ def test_data_at_the_edge_end_well(name):
         (x.tocsr(), [[k % 3] for k in range(30)], 9), (x.tocsr(), [[0]] * 30, 2),
         (x.tocsr()[:, :0], [[k % 4] for k in range(30)], 4),
     ]:  # fmt: skip
-        data = Labeled(features.astype(np.float32), of_lists(lists), n_labels)
+        data = Labeled(features.astype(np.float32), Labels.of_rows(lists), n_labels)
         objective = found(found.Settings())
         settings = resolved(ClassifySettings(weights="sparse", epochs=2, threads=1), objective, data)
         model = train(data, objective, settings).classifier
@@ -241,7 +239,7 @@ def test_state_goes_on_from_a_snapshot(stop_after):
         def run(snapshot=None, found=found):
             objective = found(found.Settings())
             settings = resolved(ClassifySettings(weights="sparse", epochs=4, threads=1, batch_size=50), objective, data)
-            trained = train(data, objective, settings, snapshot=snapshot)
+            trained = train(data, objective, settings, checkpoints=None if snapshot is None else FromSnapshot(snapshot))
             return trained.classifier.arrays, trained.outcome
 
         stop_after(None)

@@ -1,13 +1,10 @@
 """Standard streams that are closed, full, or know few letters."""
 
-import io
 import os
 import subprocess
 import sys
 
 import pytest
-
-from embedx.cli.streams import close_error_stream
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="streams of another kind")
 FULL = pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
@@ -69,22 +66,3 @@ def test_letters_that_a_terminal_does_not_know_are_written_as_numbers(vectors):
     assert done.stderr.startswith(b"embedx: na\\")
     assert b"v: not among the 3 words of the model" in done.stderr
     assert done.stderr.isascii()
-
-
-def test_what_standard_error_could_not_take_is_let_go(monkeypatch):
-    """Python flushes it at its end, and would end with 120."""
-
-    class Full(io.StringIO):
-        def flush(self):
-            raise OSError(28, "No space left on device")
-
-    full = Full()
-    monkeypatch.setattr(sys, "stderr", full)
-    close_error_stream()
-    assert sys.stderr is not full
-    sys.stderr.flush()
-    sys.stderr.close()
-    still_good = io.StringIO()
-    monkeypatch.setattr(sys, "stderr", still_good)
-    close_error_stream()
-    assert sys.stderr is still_good

@@ -1,6 +1,7 @@
 """The state of a run says all that it needs: one that goes on from a snapshot ends with the bytes of one that never stopped."""
 
 import json
+import math
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from embedx.settings import settings_of
 from embedx.skipgram import collapsed
 from embedx.skipgram import task as skipgram
 from embedx.skipgram.configuration import configure
+from embedx.training.checkpoint import Checkpoints, Request
 from embedx.training.progress import Silent
 from embedx.training.state import TrainState
 
@@ -37,6 +39,26 @@ def word_run(name, snapshot=None, **options):
     return trained.vectors.arrays, trained.outcome
 
 
+class FromSnapshot(Checkpoints):
+    """Checkpoints that resume from a snapshot, and write nothing."""
+
+    resumes = True
+
+    def __init__(self, snapshot):
+        self.snapshot, self.request = snapshot, Request("classify", {}, math.inf, True)
+
+    def restore(self, state):
+        state.restore(self.snapshot)
+
+    def is_due(self):
+        return False
+
+    def take(self, *state, **how):
+        pass
+
+    finish = check_disk = take
+
+
 def label_run(name, snapshot=None, **options):
     found = OBJECTIVES[name]
     data, _ = named("digits")
@@ -44,8 +66,8 @@ def label_run(name, snapshot=None, **options):
     few = {"epochs": 3, "threads": 1, "batch_size": None if found.kind == "proximal" else 50, **options}
     few = {name: value for name, value in few.items() if value is not None}
     objective = found(found.Settings.from_options(own(found, {"warm_up": 1.0})))
-    settings = classification.resolved(ClassifySettings.from_options(few), objective, data)
-    trained = classification.train(data, objective, settings, snapshot=snapshot)
+    checkpoints = None if snapshot is None else FromSnapshot(snapshot)
+    trained = classification.train(data, objective, ClassifySettings.from_options(few), checkpoints=checkpoints)
     return trained.classifier.arrays, trained.outcome
 
 

@@ -5,7 +5,6 @@ bias.npy      float32 (rows,)         absent without biases
 hidden.npy    float32 (features, dim) a row for each feature, absent without hidden layer
 maxima.npy    float32 (features,)     what columns were divided by, with --scaling column-max
 label_order.npy  int32 (labels,)      the leaves of a tree of clusters, from one side to the other, if there is one
-search_clusters.npy  int32 (labels,)  the cluster of each label in the index of `predict --search`, once that was built
 noise_*.npy   what noise was drawn by, where that depends on the input (embedx.samplers)
 tree_*.npy    sparse weights and their tree, instead of all these (embedx.classification.label_tree)
 calibration.npy  what probabilities follow from scores by (embedx.classification.calibration)
@@ -30,14 +29,12 @@ from embedx.engine import sparse_levels
 from embedx.engine.sparse_levels import Found
 from embedx.errors import EmbedxError
 from embedx.evaluation.labels import LabelMetrics, fit_temperature, hits, likelihood_warning, top_k
-from embedx.labeled.data import Labeled, Labels
+from embedx.labeled.data import DataSchema, Labeled, Labels
 from embedx.labeled.rules import chosen_labels, known_labels, scaled
-from embedx.labeled.schema import DataSchema
 from embedx.objectives.contract import Objective
 from embedx.samplers.contract import Sampler
-from embedx.search.index import Index, build_index, index_of_clusters
-from embedx.search.spec import SearchSpec
-from embedx.search.top_k import n_clusters_of, search_top_k, top_k_spec
+from embedx.search.index import build_index
+from embedx.search.top_k import search_top_k, top_k_spec
 from embedx.storage import folder
 from embedx.storage.schema import Array, FolderSchema, Names
 from embedx.training.progress import Progress, Silent
@@ -46,7 +43,6 @@ from embedx.training.trainer import usable_cores
 TASK = "classification"
 SILENT = Silent()
 BLOCK_FLOATS = 1 << 23  # scores computed at a time
-FOUND_ROWS = 1 << 13  # rows whose labels are found through a tree between two looks at the clock
 SEARCHED_ROWS = 1 << 14  # rows of features that are made dense at a time
 RECALLED = 200
 MIN_LOG_SUM = -690.0  # of the probabilities of all candidates, where none is likely at all
@@ -62,7 +58,6 @@ SCHEMA = FolderSchema(
         "bias": Array(("rows",), FLOATS),
         "maxima": Array(("features",), FLOATS),
         "label_order": Array(("labels",), ("int32",)),
-        "search_clusters": Array(("labels",), ("int32",)),
         "noise_projection": Array(("features", "stride")),
         "noise_offset": Array(("stride",)),
         "noise_weights": Array(("nodes", "stride")),
@@ -84,17 +79,10 @@ class Classifier:
     counts: np.ndarray  # int64 (n_labels,): how often each label occurs in the training data
     settings: dict[str, Any] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
-    stored: folder.Folder | None = field(default=None, repr=False)  # that it was read from
 
     @property
     def n_labels(self) -> int:
         return len(self.counts)
-
-    @property
-    def folder(self) -> Path:
-        """That it was read from."""
-        assert self.stored is not None
-        return self.stored.path
 
     def name(self, label: int) -> str:
         """What a label is called; its number if it has no name."""
@@ -129,7 +117,6 @@ class Classifier:
         """Forget what was derived from the parameters; to be called when `arrays` has changed."""
         for derived in ("_weights", "trees"):
             vars(self).pop(derived, None)
-        self.arrays.pop("search_clusters", None)
 
     # ---- sparse weights
 
@@ -174,15 +161,13 @@ class Classifier:
 
     def _found(self, features: Any, k: int, threads: int | None, progress: Progress) -> Iterator[tuple[slice, Found]]:
         """The k likeliest labels of a block of rows after another, through the trees."""
-        n, beam = features.shape[0], int(self.settings.get("beam", 10))
-        progress.start("predicting", n, " examples")
-        for start in range(0, n, FOUND_ROWS):
-            rows = slice(start, min(start + FOUND_ROWS, n))
+        beam, log_p_of = int(self.settings.get("beam", 10)), self.objective.log_label_probability
+
+        def work(rows: slice) -> Found:
             h = csr_matrix(self.prepared(features[rows]), dtype=np.float32)
-            log_p_of = self.objective.log_label_probability
-            yield rows, label_tree.search(self.trees, h, k, beam, log_p_of, self.n_labels, threads or usable_cores())
-            progress.update(rows.stop)
-        progress.finish()
+            return label_tree.search(self.trees, h, k, beam, log_p_of, self.n_labels, threads or usable_cores())
+
+        return _in_blocks(features.shape[0], label_tree.rows_at_a_time(self.trees, beam), work, progress)
 
     def log_probability(self, z: np.ndarray, log_noise: np.ndarray | None = None) -> np.ndarray:
         """log p(label | features), (n, n_labels), from the scores of all rows.
@@ -198,15 +183,8 @@ class Classifier:
         """
         if not self.objective.adds_log_noise:
             return np.zeros(len(self.counts), dtype=np.float32)
-        if features is None and self.noise_depends_on_features:
-            raise ValueError("noise depends on the features")
         n_draws = min(self.objective.negatives, len(self.counts))  # as many as training draws
         return self._sampler.log_noise_of(features, n_draws)
-
-    @property
-    def noise_depends_on_features(self) -> bool:
-        """Whether `log_noise` differs among inputs."""
-        return self.objective.adds_log_noise and self._sampler.conditional
 
     @cached_property
     def _sampler(self) -> Sampler:
@@ -227,23 +205,14 @@ class Classifier:
         order, computed by several threads.
         """
         threads, of_scores = threads or usable_cores(), of_scores or self.log_probability
-        n = features.shape[0]
         size = max(1, BLOCK_FLOATS // max(self.objective.n_rows(self.n_labels), 1))
-        starts = range(0, n, size)
         _ = self.trees if self.has_sparse_weights else self._weights, self._sampler  # which are made at first use
 
-        def work(start: int) -> tuple[slice, Any]:
-            rows = slice(start, min(start + size, n))
+        def work(rows: slice) -> Any:
             h = self.prepared(features[rows])
-            return rows, of_scores(self.scores(h), self.log_noise(h))
+            return of_scores(self.scores(h), self.log_noise(h))
 
-        progress.start("predicting", n, " examples")
-        with ThreadPoolExecutor(threads) as pool:
-            for window in range(0, len(starts), threads):
-                for rows, log_p in pool.map(work, starts[window : window + threads]):
-                    yield rows, log_p
-                    progress.update(rows.stop)
-        progress.finish()
+        return _in_blocks(features.shape[0], size, work, progress, threads)
 
     def top_k(
         self, features: Any, k: int = 5, progress: Progress = SILENT, threads: int | None = None
@@ -288,8 +257,8 @@ class Classifier:
         """As `top_k`, but only this share of all labels is scored for each row; before it the recall of the true k best labels,
         over the first RECALLED rows.
 
-        An index is built first, most of which is kept in the folder that the model was read from, if that can be written to.
-        The labels share one probability among those scored. Raises `EmbedxError` where labels cannot be searched.
+        An index is built first. The labels share one probability among those scored. Raises `EmbedxError` where labels cannot
+        be searched.
         """
         if not self.objective.ranks_by_score:
             raise EmbedxError(f"--search: {self.objective.name} does not rank labels by their scores alone")
@@ -298,8 +267,12 @@ class Classifier:
         if "hidden" not in self.arrays and hasattr(features, "indptr"):
             raise EmbedxError("--search needs dense features or a model with a hidden layer")
         threads, k = threads or usable_cores(), min(k, self.n_labels)
-        search = top_k_spec(len(self.arrays["output"]), share, k)
-        index = self._index(search, progress, threads)
+        output = self.arrays["output"]
+        search = top_k_spec(len(output), share, k)
+        bias = self.arrays.get("bias", np.zeros(len(output), dtype=np.float32))
+        table = np.ascontiguousarray(np.column_stack([output, bias]), dtype=np.float32)
+        progress.note(f"building an index of {len(table):,} labels")
+        index = build_index(table, len(table), table.shape[1], search, np.random.default_rng(0), threads)
 
         def best(features: Any) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
             h = self.prepared(features)
@@ -308,14 +281,9 @@ class Classifier:
             return search_top_k(index, search, h, k, threads)
 
         def found() -> Iterator[tuple[np.ndarray, np.ndarray]]:
-            n, done = features.shape[0], 0
-            progress.start("predicting", n, " examples")
-            for start in range(0, n, SEARCHED_ROWS):
-                for ids, z, log_sum in best(features[start : start + SEARCHED_ROWS]):
+            for _, parts in _in_blocks(features.shape[0], SEARCHED_ROWS, lambda rows: [*best(features[rows])], progress):
+                for ids, z, log_sum in parts:
                     yield ids, self.probabilities(z if self.judges_labels_alone else z - log_sum[:, None])
-                    done += len(ids)
-                    progress.update(done)
-            progress.finish()
 
         some = features[:RECALLED]
         true, _ = top_k(self.scores(self.prepared(some)), k)
@@ -326,20 +294,6 @@ class Classifier:
             f"best {k}; probabilities are among those"
         )
         return recall, found()
-
-    def _index(self, search: SearchSpec, progress: Progress, threads: int) -> Index:
-        """An index of the output rows, with their biases as one more column."""
-        output = self.arrays["output"]
-        bias = self.arrays.get("bias", np.zeros(len(output), dtype=np.float32))
-        table = np.ascontiguousarray(np.column_stack([output, bias]), dtype=np.float32)
-        if "search_clusters" in self.arrays:
-            return index_of_clusters(table, np.array(self.arrays["search_clusters"])[None], search.clusters, threads)
-        progress.note(f"building an index of {len(table):,} labels")
-        index = build_index(table, len(table), table.shape[1], search, np.random.default_rng(0), threads)
-        self.arrays["search_clusters"] = index.cluster[0]
-        if self.stored is not None:
-            folder.add_array(self.stored, "search_clusters", index.cluster[0])
-        return index
 
     # ---- how good
 
@@ -417,6 +371,21 @@ class Classifier:
         )
 
 
+def _in_blocks(
+    n: int, size: int, work: Callable[[slice], Any], progress: Progress, threads: int = 1
+) -> Iterator[tuple[slice, Any]]:
+    """(rows, work(rows)) for n rows, so many at a time, in order, by several threads."""
+    blocks = [slice(start, min(start + size, n)) for start in range(0, n, size)]
+    progress.start("predicting", n, " examples")
+    with ThreadPoolExecutor(threads) as pool:
+        for window in range(0, len(blocks), threads):
+            some = blocks[window : window + threads]
+            for rows, result in zip(some, pool.map(work, some), strict=True):
+                yield rows, result
+                progress.update(rows.stop)
+    progress.finish()
+
+
 def _label_order(arrays: Mapping[str, np.ndarray], settings: Mapping[str, Any]) -> np.ndarray | None:
     """The order of the leaves of a tree of clusters; None if there is none. Raises `EmbedxError` if it is none of labels."""
     order = arrays.get("label_order")
@@ -455,10 +424,7 @@ def load(path: str | Path) -> Classifier:
                     f"output.npy has {shape[0]:,} rows for {shape[1]:,} features, where --objective {objective.name} with "
                     f"{len(labels):,} labels has {n_rows:,} for {n_features:,}"
                 )
-        loaded = Classifier(objective, stored.arrays, known, counts, stored.settings, stored.facts, stored)
-        cluster = stored.arrays.get("search_clusters", np.zeros(0))
-        if not 0 <= cluster.min(initial=0) <= cluster.max(initial=0) <= n_clusters_of(len(labels)) - 1:
-            raise EmbedxError(f"search_clusters.npy has a cluster that is none of {n_clusters_of(len(labels)):,}")
+        loaded = Classifier(objective, stored.arrays, known, counts, stored.settings, stored.facts)
         calibration.check(stored.arrays)
         if loaded.settings.get("scaling") == "column-max" and "maxima" not in loaded.arrays:
             raise EmbedxError("names no array `maxima`, which --scaling column-max has")

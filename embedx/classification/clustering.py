@@ -11,7 +11,6 @@ from embedx.labeled.data import Labels
 from embedx.search.balanced_tree import SparseVectors, balanced_tree
 
 MAX_FEATURES = 64  # of a label, the largest, that its cluster is chosen by
-BLOCK_FLOATS = 1 << 22  # sums of dense features computed at a time
 
 
 def vectors_of(features: Any, labels: Labels, wanted: np.ndarray, threads: int) -> SparseVectors:
@@ -31,20 +30,13 @@ def vectors_of(features: Any, labels: Labels, wanted: np.ndarray, threads: int) 
 
 def _dense_vectors(features: np.ndarray, has_label: csr_matrix) -> SparseVectors:
     """`vectors_of` of dense features; has_label float32 (n_labels, n_rows)."""
-    n, width = has_label.shape[0], features.shape[1]
-    n_kept = min(MAX_FEATURES, width)
     mean = features.mean(axis=0, dtype=np.float64).astype(np.float32)
-    columns, values = np.zeros((n, n_kept), dtype=np.int32), np.zeros((n, n_kept), dtype=np.float32)
-    step = max(1, BLOCK_FLOATS // max(width, 1))
-    for start in range(0, n, step):
-        block = has_label[start : start + step]
-        sums = block @ features - np.asarray(block.sum(axis=1), dtype=np.float32).reshape(-1, 1) * mean
-        sums = np.asarray(sums, dtype=np.float32)
-        kept = np.sort(np.argpartition(-np.abs(sums), max(n_kept - 1, 0), axis=1)[:, :n_kept], axis=1) if n_kept else columns
-        found = np.take_along_axis(sums, kept, axis=1)
-        columns[start : start + step] = kept
-        values[start : start + step] = found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-15)
-    return SparseVectors(np.arange(n + 1, dtype=np.int64) * n_kept, columns.ravel(), values.ravel())
+    sums = np.asarray(has_label @ features - np.asarray(has_label.sum(axis=1), dtype=np.float32).reshape(-1, 1) * mean)
+    columns = np.sort(np.argsort(-np.abs(sums), axis=1)[:, :MAX_FEATURES], axis=1)
+    values = np.take_along_axis(sums, columns, axis=1)
+    values /= np.maximum(np.linalg.norm(values, axis=1, keepdims=True), 1e-15)
+    offsets = np.arange(len(sums) + 1, dtype=np.int64) * columns.shape[1]
+    return SparseVectors(offsets, columns.ravel().astype(np.int32), values.ravel().astype(np.float32))
 
 
 def clustered_order(features: Any, labels: Labels, counts: np.ndarray, seed: int, threads: int) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""What settings that are left open become in classification: by the objective, the optimiser and the data.
+"""What settings that are left open become, by the objective, the optimiser and the data; and which cannot be combined.
 
 An objective declares what suits it as `label_defaults`, a value or one for each kind of input (`ByInput`); what it does not
 declare is decided here. Rates are for inputs of length 1: features on another scale, a hundred times larger say, want weights a
@@ -7,37 +7,46 @@ labels the gradients of these add up, and say less each: rates fall with the roo
 labels of rows there are, as each output row then has more examples in one.
 """
 
+import dataclasses
 import math
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from embedx import optimizers
+from embedx import optimizers, samplers
+from embedx.classification.settings import (
+    BIAS,
+    DUAL_EPOCHS,
+    HIDDEN_RATE,
+    MAX_EPOCHS,
+    MIN_EPOCHS,
+    ROOT_EPOCHS,
+    SPARSE_RATE,
+    ClassifySettings,
+)
 from embedx.engine.examples import Examples
-from embedx.engine.settings import MAX_RATE
+from embedx.engine.settings import MAX_RATE, check_sampler
+from embedx.errors import EmbedxError
 from embedx.labeled.data import Labeled
 from embedx.labeled.rules import column_maxima, input_length, scaled
 from embedx.objectives.contract import ByInput, Objective
 from embedx.optimizers.contract import LABELS, PER_ROW, STATELESS, UpdateRule
 from embedx.optimizers.dcd import DualCoordinateDescent
 from embedx.optimizers.lbfgs import Lbfgs
-from embedx.settings import settings_of
+from embedx.settings import option_name, settings_of
+from embedx.training import trainer
 
-# By steps: ROOT_EPOCHS / √(labels of all rows), within these. On 2,250 noisy rows of 23 labels each (`tags` of the page on
-# defaults), by 63 epochs at a rate that does not know of several labels and by these, P@1: softmax .151 and .519, ova .299 and
-# .556, ns .272 and .545, hs .435 and .536; on Bibtex, 2.4 labels a row, .586 and .593, .602 and .600, .589 and .561; on 15,000
-# rows of EURLex-4.3K, 5 labels a row, ar .752 and .796, ove .688 and .711, ns .776 and .754.
-ROOT_EPOCHS, MIN_EPOCHS, MAX_EPOCHS = 3000, 5, 100
-HIDDEN_RATE = 0.4  # of a rate, with a hidden layer, whose tables both move
-# Of a rate, with sparse weights; logistic ova on 4,000 rows of EURLex-4.3K has P@1 .765 at 3, and at 1, with a lower initial
-# gradient, .739.
-SPARSE_RATE = 3.0
-DUAL_EPOCHS = 10  # by dual coordinate descent, which ends by itself
 MAX_STATE = 1e38  # about what a float32 can be
 N_SAMPLED = 10_000  # rows by which the scale of the features is estimated
-BIAS = "frequency"
-INITIAL_GRADIENT = 4.0
+EVERY_ROW = "all"  # the sampler of exact losses
+MAX_DENSE_SAMPLED = 250_000_000  # weights of drawn rows, from which on they are sparse by default
+MANY_LABELS = 1_000  # from which on, or with several labels a row, sparse features suit the squared hinge best
+MAX_DENSE = 10_000_000  # weights, from which on they are sparse by default
+FEW_LABELS = 20_000  # below which weights are dense where validation data are to stop the training
+MAX_PRODUCTS = 2e12  # values × labels × passes, from which on labels stand in a tree
+# Settings without effect there.
+NOT_OF_DUAL = ("batch_size", "learning_rate", "initial_gradient", "schedule", "gradient_scale", "bias")
 
 
 def new_objective(objective: type[Objective], options: Mapping[str, Any]) -> Objective:
@@ -47,32 +56,92 @@ def new_objective(objective: type[Objective], options: Mapping[str, Any]) -> Obj
     return objective(objective.Settings.from_options({**suits, **options}))
 
 
-def kind_of(data: Labeled, hidden: int | None) -> str:
-    """The inputs of output rows: "dense" or "sparse" features, or a "hidden" layer."""
-    return "hidden" if hidden else "sparse" if data.is_sparse else "dense"
+def default_objective(data: Labeled, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The name of the objective that suits data where none is named, with settings of its own that suit them.
+
+    On sparse features the squared hinge of one-vs-all ranks many labels best, at the least cost: EURLex-4.3K, P@1 .911, exact
+    softmax .866.
+    """
+    is_ranking = data.n_labels >= MANY_LABELS or bool((data.labels.n_of_row > 1).any())
+    if data.is_sparse and not options.get("hidden") and is_ranking and options.get("sampler", "all") == "all":
+        return "ova", {"loss": "squared-hinge"}
+    return "softmax", {}
 
 
-def default_of(objective: Objective, name: str, kind: str, otherwise: Any) -> Any:
+def chosen_weights(settings: ClassifySettings, objective: Objective, data: Labeled, sampler: str) -> str:
+    """How weights are stored, by the settings and the name of the sampler. Raises `EmbedxError` for what cannot be."""
+    name, wanted = f"--objective {objective.name}", settings.weights
+    is_sum = objective.log_label_probability(np.zeros(1)) is not None
+    needs = [
+        (data.is_sparse, "sparse features; these are dense"),
+        (not settings.hidden, "no --hidden layer"),
+        (settings.optimizer != "lbfgs", "an --optimizer that goes by steps"),
+        (settings.max_norm is None, "no --max-norm"),
+    ]
+    if wanted == "tree" or (is_sum and sampler == EVERY_ROW):
+        needs += [
+            (is_sum, f"a loss that is a sum over labels, as of ova; {name} has none"),
+            (sampler == EVERY_ROW, f"--sampler {EVERY_ROW}"),
+            (settings.labels != "one", "--labels other than one"),
+            (
+                settings.time_budget is None and settings.schedule in ("linear", "constant") and settings.decay == 1,
+                "--epochs, not --time-budget, with --schedule linear or constant and no --set decay",
+            ),
+        ]
+    else:
+        needs += [
+            (not settings.l2, "no --l2 where labels are not trained each by itself"),
+            (sampler != EVERY_ROW, f"drawn candidates, --hidden, or --objective ova; {name} here scores every label"),
+        ]
+    missing = next((what for holds, what in needs if not holds), None)
+    if wanted in ("sparse", "tree") and missing is not None:
+        raise EmbedxError(f"--weights {wanted} takes {missing}")
+    if wanted is not None or missing is not None:
+        return wanted or "dense"
+    if not (is_sum and sampler == EVERY_ROW):
+        return "sparse" if objective.n_rows(data.n_labels) * data.n_features > MAX_DENSE_SAMPLED else "dense"
+    is_small = data.n_labels * data.n_features < MAX_DENSE and settings.optimizer != DualCoordinateDescent.name
+    if is_small or (settings.validation is not None and data.n_labels < FEW_LABELS):
+        return "dense"
+    n_products = float(data.features.nnz) * data.n_labels * (settings.epochs or DUAL_EPOCHS)
+    return "sparse" if n_products <= MAX_PRODUCTS else "tree"
+
+
+def is_label_by_label(settings: ClassifySettings, objective: Objective) -> bool:
+    """Whether resolved settings train sparse weights a tile of labels after another, rather than an example after another."""
+    is_sum = objective.log_label_probability(np.zeros(1)) is not None
+    return settings.weights == "tree" or (settings.weights == "sparse" and is_sum and settings.sampler == EVERY_ROW)
+
+
+def _default_of(objective: Objective, name: str, kind: str, otherwise: Any) -> Any:
     """What the objective declares for a setting of the task, for inputs of this kind."""
     value = objective.label_defaults.get(name, otherwise)
     return getattr(value, kind) if isinstance(value, ByInput) else value
 
 
-def epochs(n_positives: int, optimizer: str) -> int:
-    """Passes over rows that have so many labels together."""
+def _default_optimizer(settings: ClassifySettings, objective: Objective, weights: str, sampler: str) -> str:
+    """The objective's own; for sparse weights the one that needs no learning rate, where no setting of another one is given."""
+    has_dual = objective.dual_steps is not None and sampler == EVERY_ROW
+    if weights != "dense" and has_dual and not _not_of_dual(settings) and settings.l2 != 0:
+        return DualCoordinateDescent.name
+    usual = str(objective.label_defaults.get("optimizer", "adagrad"))
+    return "adagrad" if usual == "lbfgs" and weights != "dense" else usual
+
+
+def _not_of_dual(settings: ClassifySettings) -> list[str]:
+    """The settings that are given and have no effect with dual coordinate descent; its biases start at zero."""
+    given = [each for each in NOT_OF_DUAL if getattr(settings, each) != getattr(type(settings), each)]
+    return [each for each in given if (each, getattr(settings, each)) != ("bias", "zero")]
+
+
+def _default_epochs(data: Labeled, optimizer: str) -> int:
+    """By the number of labels of all rows."""
     if optimizer == DualCoordinateDescent.name:
         return DUAL_EPOCHS
-    return min(max(round(ROOT_EPOCHS / math.sqrt(max(n_positives, 1))), MIN_EPOCHS), MAX_EPOCHS)
+    return min(max(round(ROOT_EPOCHS / math.sqrt(max(len(data.labels.ids), 1))), MIN_EPOCHS), MAX_EPOCHS)
 
 
-def bias(objective: Objective, kind: str, optimizer: str) -> str:
-    """Where the biases start; the methods that go to an optimum need no help."""
-    if optimizer in (DualCoordinateDescent.name, Lbfgs.name):
-        return "zero"
-    return str(default_of(objective, "bias", kind, BIAS))
-
-
-def learning_rate(
+def _default_rate(
     objective: Objective, optimizer: str, data: Labeled, scaling: str, kind: str, *, by_label: bool
 ) -> float | None:
     """The rate at the start; None for an optimiser that has none. Sparse weights may be trained a label after another."""
@@ -81,20 +150,75 @@ def learning_rate(
     if rate is not None and kind == "hidden":
         rate *= HIDDEN_RATE
     if optimizer == objective.label_defaults.get("optimizer", "adagrad"):
-        rate = default_of(objective, "learning_rate", kind, rate)
+        rate = _default_of(objective, "learning_rate", kind, rate)
     if rate is None:
         return None
     if by_label:  # on inputs of length 1
         return rate * (SPARSE_RATE if found.keeps != "stateless" else 1)
     rate /= math.sqrt(max(len(data.labels.ids) / max(len(data), 1), 1.0))
-    length = 1.0 if scaling == "l2" else input_length(_some_rows(data, scaling))
-    return min(float(f"{rate / length ** (2 if found.keeps == 'stateless' else 1):.3g}"), MAX_RATE)
+    some = data.features[:: max(1, len(data) // N_SAMPLED)]
+    if scaling == "column-max":
+        some = scaled(some, scaling, column_maxima(data.features))
+    length = 1.0 if scaling == "l2" else input_length(some)
+    rate /= length**2 if found.keeps == "stateless" else length
+    return min(float(f"{rate:.3g}"), MAX_RATE)
 
 
-def _some_rows(data: Labeled, scaling: str) -> Any:
-    """A sample of the features."""
-    features = data.features[:: max(1, len(data) // N_SAMPLED)]
-    return scaled(features, scaling, column_maxima(data.features)) if scaling == "column-max" else features
+def resolved(settings: ClassifySettings, objective: Objective, data: Labeled) -> ClassifySettings:
+    """The settings with nothing left open but `hidden`, `max_norm`, `decay_every`. Raises `EmbedxError` for what cannot be."""
+    kind = "hidden" if settings.hidden else "sparse" if data.is_sparse else "dense"  # the inputs of output rows
+    usual = str(_default_of(objective, "sampler", kind, objective.samplers()[0]))
+    if samplers.SAMPLERS[usual].needs_dense_inputs and kind == "sparse":
+        usual = EVERY_ROW
+    sampler = settings.sampler or usual
+    found_sampler = samplers.SAMPLERS[sampler]
+    weights = chosen_weights(settings, objective, data, sampler)
+    optimizer = settings.optimizer or _default_optimizer(settings, objective, weights, sampler)
+    by_label = is_label_by_label(dataclasses.replace(settings, weights=weights, sampler=sampler), objective)
+    batch = settings.batch_size
+    if batch is None:
+        batch = int(_default_of(objective, "batch_size", kind, 100))
+    rate = settings.learning_rate
+    if rate is None:
+        rate = _default_rate(objective, optimizer, data, settings.scaling, kind, by_label=by_label)
+    check_sampler(sampler, objective.name, objective.samplers())
+    name, of_lbfgs = f"--objective {objective.name}", "--optimizer lbfgs does not apply"
+    is_step, is_lbfgs, is_dual = objective.kind == "proximal", optimizer == Lbfgs.name, optimizer == DualCoordinateDescent.name
+    without_effect = next(iter(_not_of_dual(settings)), "")
+    drawn = sorted(each for each in objective.samplers() if samplers.SAMPLERS[each].candidates == "drawn")
+    scores_all = found_sampler.candidates == "all" and objective.negatives < data.n_labels - 1 and data.n_labels > 1
+    for is_wrong, message in (
+        (is_step and (optimizer != "sgd" or batch != 1 or settings.gradient_scale != "mean"),
+         f"{name} takes a step of its own for each example: --optimizer sgd, --batch-size 1, --set gradient-scale=mean"),
+        (is_step and scores_all, f"{name} draws its rows: --sampler {' or '.join(drawn)}"),
+        (is_lbfgs and objective.uniforms_width,
+         f"{of_lbfgs} to {name}, whose loss is drawn at random at each look; take adagrad"),
+        (is_lbfgs and settings.sampler and found_sampler.candidates in ("drawn", "retrieved"),
+         f"--sampler {sampler} does not apply with --optimizer lbfgs, where all rows compete"),
+        (is_lbfgs and settings.hidden, f"{of_lbfgs} with --hidden; take adagrad"),
+        (is_lbfgs and settings.labels == "one", f"{of_lbfgs} with --labels one; take --labels all"),
+        (found_sampler.needs_dense_inputs and kind == "sparse",
+         f"--sampler {sampler} needs dense features or --hidden 100; these features are sparse"),
+        (settings.hidden and not data.is_sparse, "--hidden applies to sparse features; these are dense"),
+        (optimizers.find(optimizer, LABELS).keeps == "stateless" and (rate or 0) * (settings.l2 or 0) >= 1,
+         f"--l2 {settings.l2 or 0:g}: times --learning-rate {rate or 0:g} must be below 1"),
+        (is_dual and (weights == "dense" or objective.dual_steps is None or sampler != EVERY_ROW),
+         f"--optimizer dcd takes --objective ova --loss squared-hinge, --sampler {EVERY_ROW}, and --weights sparse or tree"),
+        (is_dual and settings.l2 == 0, "--optimizer dcd needs a penalty; leave --l2 out, or give one above 0"),
+        (is_dual and without_effect,
+         f"{option_name(without_effect)} has no effect with --optimizer dcd; leave one of them out"),
+    ):  # fmt: skip
+        if is_wrong:
+            raise EmbedxError(message)
+    settings = dataclasses.replace(
+        settings, optimizer=optimizer, weights=weights, threads=settings.threads or trainer.usable_cores(),
+        sampler=EVERY_ROW if is_lbfgs and found_sampler.candidates != "path" else sampler,
+        epochs=settings.epochs or _default_epochs(data, optimizer),
+        bias=settings.bias or ("zero" if is_dual or is_lbfgs else str(_default_of(objective, "bias", kind, BIAS))),
+    )  # fmt: skip
+    if is_dual:  # whose penalty `train` chooses
+        return settings
+    return dataclasses.replace(settings, batch_size=batch or len(data), learning_rate=rate, l2=settings.l2 or 0.0)
 
 
 def first_state(settings: Any, optimizer: UpdateRule, examples: Examples, batch_size: int) -> float:

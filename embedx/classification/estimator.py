@@ -22,8 +22,7 @@ from embedx.classification.classifier import Classifier
 from embedx.classification.defaults import new_objective
 from embedx.classification.label_tree import CANDIDATES, LabelTree
 from embedx.classification.settings import OF_STEPS, OF_TREE, ClassifySettings
-from embedx.labeled.data import Labeled, Labels
-from embedx.labeled.schema import DataSchema
+from embedx.labeled.data import DataSchema, Labeled, Labels
 from embedx.objectives.contract import Objective
 from embedx.samplers import SAMPLERS
 from embedx.settings import Settings, settings_of
@@ -129,17 +128,16 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float32, multi_output=True)
         y = self._settle_classes(y, None)
-        objective = self._new_objective()
-        data, weights = self._labeled(X, y), _weights(sample_weight, X)
+        objective, data = self._new_objective(), self._labeled(X, y, sample_weight)
         chosen: dict[str, Any] = {"seed": self._seed()}
         if self._is_for_lbfgs(objective, X):
             chosen["optimizer"] = "lbfgs"
             if self.calibration is None:
                 chosen["calibration"] = 0.0
             if self.l2 is None:
-                chosen["l2"] = 1 / float(len(data) if weights is None else weights.sum())
+                chosen["l2"] = 1 / float(len(data) if data.weights is None else data.weights.sum())
         self.n_iter_ = 0
-        return self._train(data, weights, objective, chosen, None)
+        return self._train(data, objective, chosen, None)
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Go on training by one pass over these rows, from the parameters so far and with what the optimiser has kept.
@@ -163,41 +161,27 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self.optimizer == "lbfgs":
             raise ValueError("partial_fit goes by steps, and optimizer='lbfgs' looks at all data at once; take 'adagrad', say")
         objective = self._new_objective() if trained is None else trained.classifier.objective
-        data, weights = self._labeled(X, y), _weights(sample_weight, X)
         if self.weights not in (*AUTO, "dense"):
             raise ValueError(f"partial_fit continues from dense weights; with weights={self.weights!r}, fit all rows at once")
-        chosen = {
-            "epochs": 1,
-            "weights": "dense",
-            "time_budget": None,
-            "validation": None,
-            "calibration": 0.0,
-            "schedule": self.schedule or "constant",
-            "seed": self._seed() + self.n_iter_,
-        }
-        return self._train(data, weights, objective, chosen, trained)
+        chosen = {"epochs": 1, "weights": "dense", "time_budget": None, "validation": None, "calibration": 0.0}
+        chosen |= {"schedule": self.schedule or "constant", "seed": self._seed() + self.n_iter_}
+        return self._train(self._labeled(X, y, sample_weight), objective, chosen, trained)
 
     def _train(
-        self,
-        data: Labeled,
-        weights: np.ndarray | None,
-        objective: Objective,
-        chosen: dict[str, Any],
-        start: classify.TrainedClassifier | None,
+        self, data: Labeled, objective: Objective, chosen: dict[str, Any], start: classify.TrainedClassifier | None
     ) -> Self:
         """Train by the parameters and, above them, the `chosen` settings."""
         given = self._given() | {"threads": effective_n_jobs(self.n_jobs)} | chosen
         settings = ClassifySettings.from_options({name: value for name, value in given.items() if value is not None})
         by_lbfgs = settings.optimizer == "lbfgs"
-        if weights is not None and not by_lbfgs:
-            data, weights = _repeated(data, weights), None
-        names = None if self._is_multilabel else [str(name) for name in self.classes_]
-        known = DataSchema(data.n_features, data.n_labels, names, by_name=names is not None)
+        if by_lbfgs:  # so that parameters are float64
+            data = dataclasses.replace(data, features=data.features.astype(np.float64))
+        elif data.weights is not None:
+            data = _repeated(data, data.weights)
         with Reporter(sys.stderr) if self.verbose else nullcontext(Silent()) as progress:
             trained = classify.train(
-                data, objective, settings, sampler_options=samplers.own_options(given), known=known, weights=weights,
-                start=start, dtype=np.float64, progress=progress,
-            )  # fmt: skip
+                data, objective, settings, sampler_options=samplers.own_options(given), start=start, progress=progress
+            )
         self.classifier_: Classifier = trained.classifier
         if not data.is_sparse:  # the table is no larger than the data's own; sums over features then hold in any order
             self.classifier_.arrays = {
@@ -208,12 +192,9 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.n_iter_ += round(trained.outcome.epochs)
         trained.outcome.raise_reason()
         if by_lbfgs and self.n_iter_ >= settings.max_iterations:
-            warnings.warn(
-                f"lbfgs ended after {self.n_iter_} iterations, short of the optimum; raise max_iterations, or l2, or bring the "
-                "features to one scale",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
+            short = f"lbfgs ended after {self.n_iter_} iterations, short of the optimum"
+            remedy = "raise max_iterations, or l2, or bring the features to one scale"
+            warnings.warn(f"{short}; {remedy}", ConvergenceWarning, stacklevel=3)
         return self
 
     def _given(self) -> dict[str, Any]:
@@ -274,8 +255,10 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classes_ = np.unique(y if classes is None else classes)
         return y
 
-    def _labeled(self, X: Any, y: Any) -> Labeled:
-        return Labeled(self._features(X), self._labels_of(y), len(self.classes_))
+    def _labeled(self, X: Any, y: Any, sample_weight: Any) -> Labeled:
+        n_labels, names = len(self.classes_), None if self._is_multilabel else [str(name) for name in self.classes_]
+        known = DataSchema(X.shape[1], n_labels, names, by_name=names is not None)
+        return Labeled(self._features(X), self._labels_of(y), n_labels, known, _weights(sample_weight, X))
 
     def _labels_of(self, y: Any) -> Labels:
         """The places of the labels among `classes_`. Raises ValueError for one that is not there."""
@@ -293,7 +276,8 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict(self, X: Any) -> np.ndarray | csr_matrix:
         """The likeliest class of each row, (n,); after an indicator matrix another such, sparse if that was."""
-        is_searched = self._fitted().classifier_.is_searched
+        check_is_fitted(self)
+        is_searched = self.classifier_.is_searched
         if not self._is_multilabel:
             return np.asarray(self.top_k(X, 1)[0][:, 0])
         if not is_searched and self._label_probabilities(np.zeros((1, len(self.classes_)))) is not None:
@@ -307,11 +291,11 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """The probability of each class, (n, n_classes)."""
-        return np.concatenate([*self._blocks(X, lambda z, log_noise: self._probabilities(z, log_noise, is_log=False))])
+        return np.asarray(np.exp(self.predict_log_proba(X)))
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """The log of the probability of each class, (n, n_classes)."""
-        return np.concatenate([*self._blocks(X, lambda z, log_noise: self._probabilities(z, log_noise, is_log=True))])
+        return np.concatenate([*self._blocks(X, self._log_probabilities)])
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Scores that are largest where the probability is, (n, n_classes); for two classes (n,), above zero for the second.
@@ -328,7 +312,8 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _checked(self, X: Any) -> Any:
         """Features to predict from."""
-        return self._fitted()._features(validate_data(self, X, accept_sparse="csr", dtype=np.float32, reset=False))
+        check_is_fitted(self)
+        return self._features(validate_data(self, X, accept_sparse="csr", dtype=np.float32, reset=False))
 
     def _blocks(self, X: Any, of_scores: Any) -> Iterator[Any]:
         """`of_scores` of the scores of all output rows and of `log_noise`, a block of X after another."""
@@ -346,10 +331,6 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Checked features as the engine takes them, which knows hidden layers of sparse ones."""
         return _features(csr_matrix(X) if self.hidden else X)
 
-    def _fitted(self) -> Self:
-        check_is_fitted(self)
-        return self
-
     @property
     def _scores_are_softmax(self) -> bool:
         return type(self.classifier_.objective).log_probability is Objective.log_probability
@@ -358,13 +339,12 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """With several labels the probability of each by itself; None where they share one."""
         return self.classifier_.label_probabilities(z) if self._is_multilabel else None
 
-    def _probabilities(self, z: np.ndarray, log_noise: np.ndarray, *, is_log: bool) -> np.ndarray:
+    def _log_probabilities(self, z: np.ndarray, log_noise: np.ndarray) -> np.ndarray:
         p = self._label_probabilities(z)
-        if p is not None:
-            with np.errstate(divide="ignore"):
-                return np.asarray(np.log(p)) if is_log else p
-        log_p = self.classifier_.tempered(self.classifier_.log_probability(z, log_noise))
-        return log_p if is_log else np.exp(log_p)
+        if p is None:
+            return self.classifier_.tempered(self.classifier_.log_probability(z, log_noise))
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(p))
 
     def _decisions(self, z: np.ndarray, log_noise: np.ndarray) -> np.ndarray:
         if self._label_probabilities(z[:1]) is not None:
@@ -385,7 +365,8 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         A row stands for a class; with hs for a node of its tree. For two classes whose probabilities are a softmax of the
         scores the rows' difference is given, (1, n_features), as by other linear classifiers.
         """
-        if "hidden" in self._fitted().classifier_.arrays:
+        check_is_fitted(self)
+        if "hidden" in self.classifier_.arrays:
             raise AttributeError("coef_: with a hidden layer scores are not linear in the features")
         if not self.classifier_.has_sparse_weights:
             return self._per_class(self.classifier_.arrays["output"])
@@ -397,7 +378,8 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     @property
     def intercept_(self) -> np.ndarray:
         """The biases, one for each row of `coef_`; zeros if there are none."""
-        arrays = self._fitted().classifier_.arrays
+        check_is_fitted(self)
+        arrays = self.classifier_.arrays
         if self.classifier_.has_sparse_weights:
             self._tree()
             return np.asarray(self.classifier_.scores(csr_matrix((1, self.n_features_in_), dtype=np.float32))[0])
@@ -437,11 +419,11 @@ def _weights(sample_weight: Any, X: Any) -> np.ndarray | None:
 
 def _repeated(data: Labeled, weights: np.ndarray) -> Labeled:
     """Each row as often as its weight says, for training by steps."""
+    data = dataclasses.replace(data, weights=None)
     if (weights == weights[0]).all():
         return data
     times = np.rint(weights)
     if not np.array_equal(times, weights):
-        raise ValueError(
-            "sample_weight: training by steps takes whole numbers, by which rows are repeated; optimizer='lbfgs' takes any"
-        )
+        what = "training by steps takes whole numbers, by which rows are repeated; optimizer='lbfgs' takes any"
+        raise ValueError(f"sample_weight: {what}")
     return data.rows(np.repeat(np.arange(len(data)), times.astype(np.int64)))

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -11,25 +12,23 @@ from embedx.labeled.data import Labeled
 from embedx.training.progress import Progress
 from embedx.training.state import TrainState
 
+Watch = Callable[[Classifier, int, float], dict[str, float]]  # see `train`
 
+
+@dataclass
 class History:
     """What is noted after each epoch, and the parameters of the best one."""
 
-    def __init__(
-        self,
-        classifier: Classifier,
-        validation: Labeled | None,
-        settings: Any,  # resolved `ClassifySettings`
-        watch: Callable[[Classifier, int, float], dict[str, float]] | None,
-        progress: Progress,
-        seconds_before: float,
-    ) -> None:
-        self.classifier, self.validation, self.settings = classifier, validation, settings
-        self.watch, self.progress = watch, progress
-        self.seconds_before = seconds_before  # that fitting the sampler took
-        self.epochs: list[dict[str, Any]] = []
-        self.best: dict[str, np.ndarray] | None = None
-        self.best_value, self.waited = -math.inf, 0
+    classifier: Classifier
+    validation: Labeled | None
+    settings: Any  # resolved `ClassifySettings`
+    watch: Watch | None
+    progress: Progress
+    seconds_before: float  # that fitting the sampler took
+    epochs: list[dict[str, Any]] = field(default_factory=list)
+    best: dict[str, np.ndarray] | None = None
+    best_value: float = -math.inf
+    waited: int = 0
 
     def state(self) -> TrainState:
         """What was noted so far."""

@@ -6,6 +6,7 @@ finds the likeliest labels: at each level it continues from the likeliest nodes 
 labels are children of the root, and the search is exact.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -13,10 +14,11 @@ import numpy as np
 
 from embedx.engine.sparse_levels import Found, Level, best_nodes
 from embedx.errors import EmbedxError
+from embedx.labeled.data import offsets_of
 from embedx.storage.schema import Array
 
 PREFIX = "tree_"
-BLOCK_FLOATS = 1 << 23  # scores computed at a time
+BLOCK_FLOATS, MAX_ROWS = 1 << 23, 1 << 13  # scores computed at a time, and rows
 CANDIDATES = 100  # labels of each tree whose probabilities are averaged, or made to sum to one
 COUNTS = ("uint16", "int32")  # the smaller where it suffices
 ARRAYS = {
@@ -71,41 +73,26 @@ def trees_of(arrays: Mapping[str, np.ndarray], n_features: int, n_labels: int) -
         raise EmbedxError(f"names no array `{missing[0]}`, which a model with sparse weights has")
     facts = arrays["tree_levels"]
     _check(facts.shape[1] == FACTS and len(facts) > 0 and bool((facts >= 0).all()), "tree_levels")
-    parts = {
-        "tree_first_node": facts[:, 1] + 1, "tree_n_rows": facts[:, 1], "tree_features": facts[:, 3],
-        "tree_n_weights": facts[:, 3], "tree_child": facts[:, 4], "tree_weight": facts[:, 4], "tree_bias": facts[:, 2],
-    }  # fmt: skip
-    edges = {}
-    for name, sizes in parts.items():
-        edges[name] = np.concatenate([[0], np.cumsum(sizes)])
-        _check(len(arrays[name]) == edges[name][-1], name)
-    trees: list[LabelTree] = []
-    used = 0
-    for at, (tree, n_groups, n_nodes, n_rows, n_weights) in enumerate(facts.tolist()):
-        part = {name: arrays[name][edges[name][at] : edges[name][at + 1]] for name in parts}
-        first_row = np.concatenate([[0], np.cumsum(part["tree_n_rows"], dtype=np.int64)])
-        first_weight = np.concatenate([[0], np.cumsum(part["tree_n_weights"], dtype=np.int64)])
-        level = Level(
-            part["tree_first_node"], first_row, part["tree_features"], first_weight, part["tree_child"].astype(np.int32),
-            part["tree_weight"], part["tree_bias"],
-        )  # fmt: skip
-        _check_level(level, n_nodes, n_rows, n_weights, n_features)
-        is_first = not trees or tree != len(trees) - 1
-        _check(tree == len(trees) - 1 + is_first, "tree_levels")
-        if is_first:
-            trees.append(LabelTree([], np.zeros(0, dtype=np.int32)))
-        above = trees[-1].levels
-        _check(n_groups == (len(above[-1].bias) if above else 1), "tree_levels")
-        above.append(level)
-    for t, tree in enumerate(trees):
-        n = len(tree.levels[-1].bias)
-        labels = arrays["tree_labels"][used : used + n]
-        is_right = len(labels) == n and (n == 0 or (labels.min() >= 0 and labels.max() < n_labels))
-        _check(is_right and len(np.unique(labels)) == n, "tree_labels")
-        trees[t] = LabelTree(tree.levels, labels)
-        used += n
-    _check(used == len(arrays["tree_labels"]), "tree_labels")
-    return trees
+    tree, n_groups, n_nodes, n_rows, n_weights = facts.T
+    is_first = np.diff(tree, prepend=-1)
+    of_level_above = np.where(is_first, 1, np.roll(n_nodes, 1))
+    _check(bool(np.isin(is_first, (0, 1)).all() and (n_groups == of_level_above).all()), "tree_levels")
+    parts = []
+    for name, sizes in (
+        ("tree_first_node", n_groups + 1), ("tree_n_rows", n_groups), ("tree_features", n_rows), ("tree_n_weights", n_rows),
+        ("tree_child", n_weights), ("tree_weight", n_weights), ("tree_bias", n_nodes),
+    ):  # fmt: skip
+        _check(len(arrays[name]) == sizes.sum(), name)
+        parts.append(np.split(arrays[name], np.cumsum(sizes)[:-1]))
+    trees: list[list[Level]] = [[] for _ in range(tree[-1] + 1)]
+    for t, *part in zip(tree, *parts, strict=True):
+        trees[t].append(_level(*part, n_features=n_features))
+    n_leaves = [len(levels[-1].bias) for levels in trees]
+    _check(len(arrays["tree_labels"]) == sum(n_leaves), "tree_labels")
+    labels = np.split(arrays["tree_labels"], np.cumsum(n_leaves)[:-1])
+    for each in labels:
+        _check(bool(np.isin(each, np.arange(n_labels)).all()) and len(np.unique(each)) == len(each), "tree_labels")
+    return [LabelTree(*each) for each in zip(trees, labels, strict=True)]
 
 
 def _check(is_right: bool, name: str) -> None:
@@ -113,20 +100,29 @@ def _check(is_right: bool, name: str) -> None:
         raise EmbedxError(f"{name}.npy does not fit the other arrays of the tree; it is damaged: train the model again")
 
 
-def _check_level(level: Level, n_nodes: int, n_rows: int, n_weights: int, n_features: int) -> None:
-    """Raise `EmbedxError` where a number leads out of the arrays."""
-    widths = np.diff(level.first_node)
-    _check(bool(level.first_node[0] == 0 and level.first_node[-1] == n_nodes and (widths >= 0).all()), "tree_first_node")
-    _check(bool((np.diff(level.first_row) >= 0).all()) and level.first_row[-1] == n_rows, "tree_n_rows")
-    _check(bool((np.diff(level.first_weight) >= 0).all()) and level.first_weight[-1] == n_weights, "tree_n_weights")
-    _check(n_rows == 0 or bool(level.features.min() >= 0 and level.features.max() < n_features), "tree_features")
-    of_group = np.repeat(
-        np.arange(level.n_groups), level.first_weight[level.first_row[1:]] - level.first_weight[level.first_row[:-1]]
-    )
-    _check(bool((level.child >= 0).all() and (level.child < widths[of_group]).all()), "tree_child")
+def _level(
+    first_node: np.ndarray, n_rows: np.ndarray, features: np.ndarray, n_weights: np.ndarray, child: np.ndarray,
+    weight: np.ndarray, bias: np.ndarray, *, n_features: int,
+) -> Level:  # fmt: skip
+    """A level from its arrays. Raises `EmbedxError` where a number leads out of them."""
+    first_row, first_weight = offsets_of(n_rows), offsets_of(n_weights)
+    widths = np.diff(first_node)
+    _check(bool(first_node[0] == 0 and first_node[-1] == len(bias) and (widths >= 0).all()), "tree_first_node")
+    _check(bool((n_rows >= 0).all()) and first_row[-1] == len(features), "tree_n_rows")
+    _check(bool((n_weights.astype(np.int64) >= 0).all()) and first_weight[-1] == len(weight), "tree_n_weights")
+    _check(features.min(initial=0) >= 0 and features.max(initial=-1) < n_features, "tree_features")
+    of_group = np.repeat(np.arange(len(widths)), np.diff(first_weight[first_row]))
+    _check(bool((child >= 0).all() and (child < widths[of_group]).all()), "tree_child")
+    return Level(first_node, first_row, features, first_weight, child.astype(np.int32), weight, bias)
 
 
 # ---- search
+
+
+def rows_at_a_time(trees: Sequence[LabelTree], beam: int) -> int:
+    """How many rows `search` takes, so that its scores stay in memory."""
+    widest = max(level.widest * (1 if depth == 0 else beam) for tree in trees for depth, level in enumerate(tree.levels))
+    return max(1, min(MAX_ROWS, BLOCK_FLOATS // max(widest, 1)))
 
 
 def search(
@@ -134,64 +130,30 @@ def search(
 ) -> Found:
     """The k labels with the highest probabilities that a beam of so many nodes a level finds, best first.
 
+    The probability is the mean over trees; a label that a tree has not found counts 0 there. Labels that were not found come
+    last, the lower first, with probability 0.
+
     features          csr_matrix float32 (n, n_features)
     log_probability   of nodes by themselves, from their scores: `Objective.log_label_probability`
     """
-    widest = max(level.widest * (1 if depth == 0 else beam) for tree in trees for depth, level in enumerate(tree.levels))
-    size = max(1, BLOCK_FLOATS // max(widest, 1))
-    parts = [
-        _search_block(trees, features[start : start + size], k, beam, log_probability, n_labels, threads)
-        for start in range(0, features.shape[0], size)
-    ]
-    if not parts:
-        return Found(np.zeros((0, k), dtype=np.int32), np.zeros((0, k), dtype=np.float32))
-    return Found(np.concatenate([each.node for each in parts]), np.concatenate([each.log_p for each in parts]))
-
-
-def _search_block(
-    trees: Sequence[LabelTree], features: Any, k: int, beam: int, log_probability: Any, n_labels: int, threads: int
-) -> Found:
     of_trees = []
     for tree in trees:
         found = None
-        for level in tree.levels[:-1]:
-            found = best_nodes(features, level, found, beam, log_probability, threads)
-        found = best_nodes(
-            features, tree.levels[-1], found, k if len(trees) == 1 else max(k, CANDIDATES), log_probability, threads
-        )
-        of_trees.append(Found(tree.labels[found.node], found.log_p))
-    found = of_trees[0] if len(trees) == 1 else _averaged(of_trees, k, n_labels)
-    return _completed(found, min(k, n_labels), n_labels)
-
-
-def _averaged(of_trees: Sequence[Found], k: int, n_labels: int) -> Found:
-    """The labels with the highest mean probability over trees; a label that a tree has not found counts 0 there."""
-    node = np.concatenate([each.node for each in of_trees], axis=1)
-    p = np.exp(np.concatenate([each.log_p for each in of_trees], axis=1).astype(np.float64)) / len(of_trees)
-    n, width = node.shape
-    order = np.argsort(node, axis=1, kind="stable")
-    node, p = np.take_along_axis(node, order, 1), np.take_along_axis(p, order, 1)
-    is_new = np.ones((n, width), dtype=bool)
-    is_new[:, 1:] = node[:, 1:] != node[:, :-1]
-    total = np.bincount(np.cumsum(is_new.ravel()) - 1, weights=p.ravel())
-    mean = np.zeros((n, width))
-    mean[is_new] = total
-    k = min(k, width)
-    best = np.argsort(-mean, axis=1, kind="stable")[:, :k]
-    with np.errstate(divide="ignore"):
-        return Found(np.take_along_axis(node, best, 1), np.log(np.take_along_axis(mean, best, 1)).astype(np.float32))
-
-
-def _completed(found: Found, k: int, n_labels: int) -> Found:
-    """With k distinct labels in each row: those that were not found come last, the lower first, with probability 0."""
-    n, width = found.node.shape
-    is_there = np.isfinite(found.log_p)
-    if width >= k and is_there[:, :k].all():
-        return Found(found.node[:, :k], found.log_p[:, :k])
-    node, log_p = np.zeros((n, k), dtype=np.int32), np.full((n, k), -np.inf, dtype=np.float32)
-    for row in range(n):
-        own = found.node[row, is_there[row]][:k]
-        others = np.setdiff1d(np.arange(min(n_labels, k + len(own)), dtype=np.int32), own)[: k - len(own)]
-        node[row] = np.concatenate([own, others])
-        log_p[row, : len(own)] = found.log_p[row, is_there[row]][:k]
-    return Found(node, log_p)
+        for depth, level in enumerate(tree.levels, 1):
+            width = beam if depth < len(tree.levels) else k if len(trees) == 1 else max(k, CANDIDATES)
+            found = best_nodes(features, level, found, width, log_probability, threads)
+        assert found is not None
+        of_trees.append((tree.labels[found.node], found.log_p))
+    label, log_p = (np.concatenate(parts, axis=1) for parts in zip(*of_trees, strict=True))
+    k = min(k, n_labels)
+    if len(trees) == 1 and log_p.shape[1] >= k and np.isfinite(log_p[:, :k]).all():
+        return Found(label[:, :k], log_p[:, :k])
+    best = Found(np.zeros((len(label), k), dtype=np.int32), np.full((len(label), k), -np.inf, dtype=np.float32))
+    for row, is_there in enumerate(np.isfinite(log_p)):
+        own, place = np.unique(label[row, is_there], return_inverse=True)
+        mean = np.full(len(own), -np.inf)
+        np.logaddexp.at(mean, place, log_p[row, is_there].astype(np.float64) - math.log(len(trees)))
+        order = np.argsort(-mean, kind="stable")[:k]
+        others = np.setdiff1d(np.arange(min(n_labels, k + len(order))), own[order])[: k - len(order)]
+        best.node[row], best.log_p[row, : len(order)] = np.concatenate([own[order], others]), mean[order]
+    return best

@@ -14,7 +14,7 @@ minibatch in a fixed number of parts, so that sums do not depend on the number o
 import abc
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -37,6 +37,7 @@ from embedx.search.index import empty_index
 from embedx.search.message_passing import new_message_workspace
 from embedx.search.query import new_query_workspace
 from embedx.search.updater import IndexUpdater, new_stale_rows
+from embedx.training.memory import MemoryPlan, plan_memory
 from embedx.training.progress import Progress
 from embedx.training.schedule import Orders
 from embedx.training.state import TrainState
@@ -138,13 +139,22 @@ class Classification(Strategy):
         """Apply the weight decay that is due to the output rows."""
         decay_all(self.outputs, self.dim - self.has_bias, self.optimizer, clock)
 
+    def make_outputs(self) -> None:
+        """Set `outputs`."""
+        self.outputs = new_table(self.n_rows, self.dim, self.optimizer)
+
+    @property
+    def output_rows(self) -> np.ndarray:
+        """The output rows with their biases, float32 (n_rows, dim): a view of the table."""
+        return self.outputs.rows
+
     def set_bias(self, bias: np.ndarray) -> None:
         """Write the biases to start from, float32 (n_rows,)."""
-        self.outputs.rows[:, self.dim - 1] = bias
+        self.output_rows[:, self.dim - 1] = bias
 
     def arrays_of_outputs(self) -> dict[str, np.ndarray]:
         """The output rows and biases as a classifier has them, views of the tables where these are whole rows."""
-        rows = self.outputs.rows
+        rows = self.output_rows
         return {"output": rows[:, : self.dim - self.has_bias]} | ({"bias": rows[:, self.dim - 1]} if self.has_bias else {})
 
     def chunk_of(self, epoch: int, start: int, stop: int, rate: float) -> Chunk:
@@ -182,6 +192,16 @@ class Classification(Strategy):
             n_decaying = self.settings.hidden or self.examples.dense.shape[1] or self.dim - self.has_bias
             decay_all(self.hidden, n_decaying, self.optimizer, float(self.clock[0]))
             self.decay_outputs(float(self.clock[0]))
+
+    def memory(self, keeps_best: bool) -> MemoryPlan:
+        """What a run needs, before it is initialised; it `keeps_best` weights beside the present ones."""
+        weights = self.outputs.rows, self.hidden.rows
+        state = {
+            "weights": weights,
+            "optimizer": (self.outputs[1:], self.hidden[1:]),
+            "objective": (self.local_state, self.n_updates),
+        }
+        return plan_memory({**state, "threads": self.workspaces(), "best weights": weights if keeps_best else ()}, state)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The parameters as a classifier has them, views of the tables."""
@@ -222,16 +242,8 @@ class Sampled(Classification):
         ]
         self.chunk = self.batch * max(1, CHUNK // 4 // self.batch)
 
-    def make_outputs(self) -> None:
-        """Set `outputs` and `slots`."""
-        self.outputs = new_table(self.n_rows, self.dim, self.optimizer)
-
-    def compile(self, progress: Progress) -> None:
-        self.compile_drawn(self.workers[0], progress)
-
-    def compile_drawn(self, workspace: sampled.SampledWorkspace, progress: Progress) -> None:
-        """The kernels of drawn rows."""
-        arguments = (self.shared, workspace, self.chunk_of(0, 0, 0, 0.0))
+    def compile(self, progress: Progress, workspace: sampled.SampledWorkspace | None = None) -> None:
+        arguments = (self.shared, workspace or self.workers[0], self.chunk_of(0, 0, 0, 0.0))
         self.functions = load_kernel(sampled.train_chunk, self.objective.coefficients, self.drawing, arguments, progress)
 
     def train_examples(self, worker: Any, chunk: Chunk) -> tuple[float, int, float]:
@@ -294,19 +306,19 @@ class Retrieved(Sampled):
                 empty_index(search.blocks), search, new_query_workspace(self.n_rows, search),
                 new_message_workspace(self.n_rows, search, own.rows.shape[1]), new_stale_rows(self.n_rows),
             )  # fmt: skip
-            self.workers[w] = _Worker(workspace, own, retrieval)
+            self.workers[w] = workspace, own, retrieval
         self.chunk = self.batch * max(1, SEARCHED // self.batch)
         self.drawn_first = self.objective.settings.warm_up * self.n
 
-    def compile(self, progress: Progress) -> None:
+    def compile(self, progress: Progress, workspace: sampled.SampledWorkspace | None = None) -> None:
         self.updater = IndexUpdater(
             self.outputs.rows, self.n_rows, self.dim, self.search,
             seed=self.settings.seed, threads=self.threads, progress=progress,
         )  # fmt: skip
-        worker = self.workers[0]
+        drawn, found, retrieval = self.workers[0]
         if self.drawn_first > 0:
-            self.compile_drawn(worker.drawn, progress)
-        arguments = (self.retrieving, worker.found, worker.retrieval, self.chunk_of(0, 0, 0, 0.0))
+            super().compile(progress, drawn)
+        arguments = (self.retrieving, found, retrieval, self.chunk_of(0, 0, 0, 0.0))
         self.retrieved_functions = load_kernel(retrieved.train_chunk, self.objective.coefficients, None, arguments, progress)
 
     def phase(self, step: int) -> int:
@@ -314,10 +326,11 @@ class Retrieved(Sampled):
         return int(epoch * self.n + chunk * self.chunk >= self.drawn_first)
 
     def train_examples(self, worker: Any, chunk: Chunk) -> tuple[float, int, float]:
+        drawn, found, retrieval = worker
         if chunk.epoch * self.n + chunk.start < self.drawn_first:
-            return super().train_examples(worker.drawn, chunk)
-        retrieval = worker.retrieval._replace(row_index=self.updater.current())
-        loss, terms, after = retrieved.train_chunk(*self.retrieved_functions, self.retrieving, worker.found, retrieval, chunk)
+            return super().train_examples(drawn, chunk)
+        retrieval = retrieval._replace(row_index=self.updater.current())
+        loss, terms, after = retrieved.train_chunk(*self.retrieved_functions, self.retrieving, found, retrieval, chunk)
         self.updater.update(retrieval.stale)
         return loss, terms, after - chunk.decay_clock
 
@@ -330,14 +343,6 @@ class Retrieved(Sampled):
         return {"index_builds": self.updater.n_builds, "index_seconds": round(self.updater.build_seconds, 3)}
 
 
-class _Worker(NamedTuple):
-    """A worker's memory."""
-
-    drawn: sampled.SampledWorkspace
-    found: sampled.SampledWorkspace
-    retrieval: retrieved.Retrieval
-
-
 class Full(Classification):
     """All rows for each example: large matrix products, by threads that share a step."""
 
@@ -347,17 +352,13 @@ class Full(Classification):
         self.workers, self.chunk = [None], self.batch
         self.make_outputs()
         self.shared = self.share()
-        self.make_steps(threads=self.threads, parts=self.parts)
+        self.make_steps()
 
-    def make_outputs(self) -> None:
-        """Set `outputs`."""
-        self.outputs = new_table(self.n_rows, self.dim, self.optimizer)
-
-    def make_steps(self, threads: int, parts: int) -> None:
+    def make_steps(self) -> None:
         """Set what trains."""
         self.steps = full.DenseSteps(
-            self.objective.coefficients, self.shared, sparse_gradient=self.objective.sparse_gradient, threads=threads,
-            parts=parts,
+            self.objective.coefficients, self.shared, sparse_gradient=self.objective.sparse_gradient, threads=self.threads,
+            parts=self.parts,
         )  # fmt: skip
 
     def compile(self, progress: Progress) -> None:
@@ -378,24 +379,21 @@ class FullSparse(Full):
     def make_outputs(self) -> None:
         self.outputs = new_table(self.dim, -(-self.n_rows // full.TILE) * full.TILE, self.optimizer, columns=True)
 
-    def make_steps(self, threads: int, parts: int) -> None:
-        self.steps = full.SparseSteps(self.objective.coefficients, self.shared, threads=threads, parts=parts)
+    def make_steps(self) -> None:
+        self.steps = full.SparseSteps(self.objective.coefficients, self.shared, threads=self.threads, parts=self.parts)
 
     def decay_outputs(self, clock: float) -> None:
         decay_rows(self.outputs, 0, self.dim - self.has_bias, self.n_rows, self.optimizer, clock)
 
-    def set_bias(self, bias: np.ndarray) -> None:
-        self.outputs.rows[self.dim - 1, : self.n_rows] = bias
-
-    def arrays_of_outputs(self) -> dict[str, np.ndarray]:
-        columns = self.outputs.rows[:, : self.n_rows]
-        return {"output": columns[: self.dim - self.has_bias].T} | ({"bias": columns[self.dim - 1]} if self.has_bias else {})
+    @property
+    def output_rows(self) -> np.ndarray:
+        return self.outputs.rows[:, : self.n_rows].T
 
 
 class FullTiled(FullSparse):
     """All rows, none of which knows of the others: a few at a time, over a chunk of minibatches."""
 
-    def make_steps(self, threads: int, parts: int) -> None:
+    def make_steps(self) -> None:
         self.chunk = self.batch * max(1, 2 * CHUNK // self.batch)
         self.tile_plan = tiles.TilePlan(
             self.batch, self.sum_over, self.has_bias, self.plan.keeps_accidental_hits, self.plan.positives,
@@ -403,9 +401,9 @@ class FullTiled(FullSparse):
         )  # fmt: skip
         n = min(self.chunk, self.n)
         self.tile_workspaces = [
-            tiles.new_workspace(n, 0, self.dim - 1, self.batch, self.optimizer, is_masked=False) for _ in range(parts)
+            tiles.new_workspace(n, 0, self.dim - 1, self.batch, self.optimizer, is_masked=False) for _ in range(self.parts)
         ]
-        self.pool = ThreadPoolExecutor(threads)
+        self.pool = ThreadPoolExecutor(self.threads)
 
     def compile(self, progress: Progress) -> None:
         arguments = self._arguments(0, self.chunk_of(0, 0, 0, 0.0))

@@ -1,7 +1,7 @@
 """The task of classification: from labelled data to a `Classifier`.
 
-A run goes by steps on minibatches, by the strategy that suits its sampler (strategies.py), or by L-BFGS to the
-optimum of the whole data set (engine/lbfgs.py).
+A run goes by steps on minibatches, by the strategy that its sampler needs (strategies.py), a level of a tree after another
+(tree_training.py), or by L-BFGS to the optimum of the whole data set (engine/lbfgs.py).
 """
 
 import dataclasses
@@ -16,32 +16,32 @@ from embedx import optimizers, samplers
 from embedx.classification import calibration, tree_training
 from embedx.classification.classifier import Classifier
 from embedx.classification.clustering import clustered_order
-from embedx.classification.history import History
-from embedx.classification.memory import check_labels, memory_of_lbfgs, memory_plan, remedy, size
-from embedx.classification.resolve import is_label_by_label, is_sparse_linear, new_samplers, resolved
+from embedx.classification.defaults import is_label_by_label, resolved
+from embedx.classification.history import History, Watch
 from embedx.classification.settings import ClassifySettings, share_of_rows
 from embedx.classification.strategies import INITIAL, Classification, strategy_for
 from embedx.classification.tree_training import TreeTraining
 from embedx.engine import lbfgs as optimum
-from embedx.engine.examples import Examples, examples_of
+from embedx.engine.examples import examples_of
 from embedx.engine.loading import compile_function
 from embedx.errors import DivergedError, EmbedxError
 from embedx.kernels.batch import COEFFICIENTS_64
 from embedx.labeled.data import Labeled, Labels
+from embedx.labeled.read import read
 from embedx.labeled.rules import chosen_labels, column_maxima, input_length, known_labels, scaled
-from embedx.labeled.schema import DataSchema
 from embedx.objectives.contract import Objective
 from embedx.optimizers.dcd import DualCoordinateDescent
 from embedx.samplers.contract import Sampler, pairs_of
+from embedx.storage.disk import amount
 from embedx.training import trainer
 from embedx.training.checkpoint import Checkpoints, checksum
-from embedx.training.guard import Guard
 from embedx.training.interrupts import to_the_end
-from embedx.training.memory import MemoryPlan, allocating
+from embedx.training.memory import MemoryPlan, allocating, available_memory
 from embedx.training.progress import Progress, Silent
 from embedx.training.schedule import Schedule
 from embedx.training.strategy import Strategy, Tally
 
+BYTES_PER_LABEL = 80  # of counts, of what noise is drawn by, and while that is made
 MIN_BUDGET = 0.01  # seconds to train for, where fitting the sampler took all that there were
 
 
@@ -60,202 +60,258 @@ def train(
     settings: ClassifySettings,
     *,
     sampler_options: Mapping[str, Any] | None = None,
-    known: DataSchema | None = None,
-    validation: Labeled | None = None,
-    weights: np.ndarray | None = None,
     start: TrainedClassifier | None = None,
-    dtype: Any = np.float32,
-    watch: Callable[[Classifier, int, float], dict[str, float]] | None = None,
+    watch: Watch | None = None,
     progress: Progress | None = None,
-    snapshot: Mapping[str, Any] | None = None,
     checkpoints: Checkpoints | None = None,
-    is_guarded: bool = True,
-    wrap: Callable[[Any], Strategy] | None = None,
 ) -> TrainedClassifier:
-    """A classifier of `data`.
+    """A classifier of `data`, as `Run` and its `train` have it."""
+    return Run(data, objective, settings, sampler_options, progress).train(start, watch, checkpoints)
+
+
+class Run:
+    """A run whose settings are resolved, before anything is computed.
 
     sampler_options  settings of the sampler's own, by name
-    known       what test data are read like; inferred when not given
-    validation  data to watch; else the share of the rows that `settings.validation` names, if it does. Probabilities are
-                calibrated on them, and where there are none on the share of the rows that `settings.calibration` holds out
-    weights     float (n_rows,): how much each row counts, for lbfgs alone
-    start       a run to continue by steps, of the same objective, features and labels: with its parameters, its counts of
-                labels, by which noise is drawn and a tree was built, and its optimiser's memory, if it had that optimiser. What
-                an objective keeps by example begins again, for these are other examples
-    dtype       of the parameters that lbfgs finds
-    snapshot    of the `outcome.state` of a run with the same settings on the same data: where training by steps resumes.
-                With weight decay, take it before this function returns (in `watch`): the decay that is due is applied then
-    checkpoints keep the state of training by steps on disk
-    is_guarded  training that diverges continues at a lower rate; False to compare rates
-    wrap        makes the strategy that trains in place of the one it is given, whose parameters it trains
-    watch       called after each epoch with the classifier, the epoch and the seconds so far; what it returns joins the history
+    wrap             makes the strategy that trains in place of the one it is given, whose parameters it trains
 
-    Raises `EmbedxError` for what the user can mend and `DivergedError` when training diverges, at lower rates too, with nothing
-    learned. Where something was, that is returned, and the outcome says so; Ctrl-C likewise ends the training early with
-    what was learned so far.
+    Raises `EmbedxError` for what the user can mend.
     """
-    progress = progress or Silent()
-    needs_dense = samplers.SAMPLERS[objective.samplers()[0]].needs_dense_inputs
-    if needs_dense and settings.sampler is None and settings.optimizer != "lbfgs" and is_sparse_linear(settings, data):
-        progress.note("sparse features cannot be searched by: every label competes; --hidden 100 makes them dense")
-    settings = resolved(settings, objective, data)
-    if settings.weights != "dense" and data.features.data.min(initial=0) < 0:
-        progress.note(
-            f"warning: --weights {settings.weights} keeps a label's weights for the features of its own rows alone, which may "
-            "lose useful ones where features are negative, as some here are; --weights dense keeps all"
-        )
-    if snapshot is not None and settings.optimizer == "lbfgs":
-        raise ValueError("lbfgs has no state to resume from")
-    if weights is not None and settings.optimizer != "lbfgs":
-        raise EmbedxError("weights of rows apply with --optimizer lbfgs alone")
-    if validation is None and settings.validation is not None:
-        if weights is not None:
-            raise EmbedxError("--validation: with weights, give the validation data themselves")
-        share = share_of_rows(settings.validation)
-        if share is None:
-            raise EmbedxError(f"--validation {settings.validation}: here only a share of the rows, like 0.1")
-        data, validation = _hold_out(data, max(1, round(share * len(data))), settings.seed)
-    held_out = validation
-    n_held_out = calibration.n_held_out(len(data), settings.calibration)
-    if n_held_out and validation is None and weights is None and start is None:
-        progress.note(f"{n_held_out:,} of {len(data):,} rows are held out of training, to calibrate probabilities on")
-        data, held_out = _hold_out(data, n_held_out, settings.seed)
-    known = known or DataSchema(data.n_features, data.n_labels, data.names, data.vocabulary)
-    before = {} if start is None else start.classifier.arrays
-    arrays: dict[str, np.ndarray] = {name: before[name] for name in ("maxima", "label_order") if name in before}
-    if settings.scaling == "column-max" and "maxima" not in before:
-        arrays["maxima"] = column_maxima(data.features)
-    labels = chosen_labels(data.labels, settings.labels)
-    check_labels(data.n_labels)
-    counts = np.bincount(labels.ids, minlength=data.n_labels).astype(np.int64) if start is None else start.classifier.counts
-    if start is None and len(labels.ids) == 0:
-        raise EmbedxError("no row of the training data has a label")
-    if validation is not None and len(known_labels(validation.labels, counts).ids) == 0:
-        raise EmbedxError("--validation: no row has a label that the training data have")
-    features = scaled(data.features, settings.scaling, arrays.get("maxima"))
-    threads = int(settings.threads or 1)
-    if objective.wants_order and start is None:
-        progress.note(f"clustering {len(counts):,} labels by the features of their rows")
-        arrays["label_order"] = clustered_order(features, labels, counts, settings.seed, threads)
-    objective.prepare(counts, arrays.get("label_order"))
-    sampler, warm_up = new_samplers(objective, settings, sampler_options or {}, counts)
-    facts: dict[str, Any] = {
-        "objective": objective.name,
-        "examples": len(data),
-        "labels": len(counts),
-        "seen_labels": int((counts > 0).sum()),
-        "several_labels": bool((labels.n_of_row > 1).any()),
-    }
-    what, less = size(objective, settings, data.n_labels, data.n_features), remedy(settings, data.is_sparse)
-    if sampler.conditional:
-        if start is not None:  # it stays that of the run
-            sampler.restore(start.classifier.arrays)
-            sampler.observe(features)
+
+    wrap: Callable[[Any], Strategy] | None = None
+
+    def __init__(
+        self,
+        data: Labeled,
+        objective: Objective,
+        settings: ClassifySettings,
+        sampler_options: Mapping[str, Any] | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        self.data, self.objective, self.progress = data, objective, progress or Silent()
+        is_open = settings.sampler is None and settings.optimizer != "lbfgs" and not settings.hidden
+        if is_open and data.is_sparse and samplers.SAMPLERS[objective.samplers()[0]].needs_dense_inputs:
+            self.progress.note("sparse features cannot be searched by: every label competes; --hidden 100 makes them dense")
+        self.settings = settings = resolved(settings, objective, data)
+        if settings.weights != "dense" and data.features.data.min(initial=0) < 0:
+            self.progress.note(
+                f"warning: --weights {settings.weights} keeps a label's weights for the features of its own rows alone, which "
+                "may lose useful ones where features are negative, as some here are; --weights dense keeps all"
+            )
+        self.by_lbfgs = settings.optimizer == "lbfgs"
+        if data.weights is not None and not self.by_lbfgs:
+            raise EmbedxError("weights of rows apply with --optimizer lbfgs alone")
+        self.sampler, self.warm_up = samplers.with_warm_up(
+            str(settings.sampler), objective.samplers(), sampler_options or {}, replacement=settings.replacement,
+            corrected=objective.adds_log_noise,
+        )  # fmt: skip
+        self.drawing = self.warm_up or self.sampler  # the sampler that draws: where rows are retrieved, the one before
+
+    def train(
+        self, start: TrainedClassifier | None = None, watch: Watch | None = None, checkpoints: Checkpoints | None = None
+    ) -> TrainedClassifier:
+        """The classifier.
+
+        start        a run to continue by steps, of the same objective, features and labels: with its parameters, its counts of
+                     labels, by which noise is drawn and a tree was built, and its optimiser's memory, if it had that optimiser.
+                     What an objective keeps by example begins again, for these are other examples
+        watch        called after each epoch with the classifier, the epoch and the seconds so far; what it returns joins the
+                     history
+        checkpoints  keep the state of training by steps on disk
+
+        Raises `DivergedError` when training diverges, at lower rates too, with nothing learned. Where something was, that is
+        returned, and the outcome says so; Ctrl-C likewise ends the training early with what was learned so far.
+        """
+        objective, progress, before = self.objective, self.progress, None if start is None else start.classifier
+        data, validation, held_out = self._divided(start is not None)
+        settings = self.settings
+        former = {} if before is None else before.arrays
+        arrays: dict[str, np.ndarray] = {name: former[name] for name in ("maxima", "label_order") if name in former}
+        if settings.scaling == "column-max" and "maxima" not in arrays:
+            arrays["maxima"] = column_maxima(data.features)
+        labels = chosen_labels(data.labels, settings.labels)
+        need, have = BYTES_PER_LABEL * data.n_labels, available_memory()
+        if need > have:  # ids may be anything
+            raise EmbedxError(
+                f"{data.n_labels:,} labels need {amount(need)} to be counted, more than the {amount(have)} there are; ids are "
+                "numbered from 0, so see whether the largest is one"
+            )
+        counts = before.counts if before is not None else np.bincount(labels.ids, minlength=data.n_labels).astype(np.int64)
+        if before is None and len(labels.ids) == 0:
+            raise EmbedxError("no row of the training data has a label")
+        if validation is not None and len(known_labels(validation.labels, counts).ids) == 0:
+            raise EmbedxError("--validation: no row has a label that the training data have")
+        features = scaled(data.features, settings.scaling, arrays.get("maxima"))
+        threads = int(settings.threads or 1)
+        if objective.wants_order and before is None:
+            progress.note(f"clustering {len(counts):,} labels by the features of their rows")
+            arrays["label_order"] = clustered_order(features, labels, counts, settings.seed, threads)
+        objective.prepare(counts, arrays.get("label_order"))
+        sampler, _ = samplers.prepared((self.sampler, self.warm_up), counts, objective.paths())
+        facts: dict[str, Any] = {"objective": objective.name, "examples": len(data), "labels": len(counts)}
+        facts |= {"seen_labels": int((counts > 0).sum()), "several_labels": bool((labels.n_of_row > 1).any())}
+        if sampler.conditional:
+            if before is not None:  # it stays that of the run
+                sampler.restore(former)
+                sampler.observe(features)
+            else:
+                pairs = pairs_of(labels.row_of_id, labels.ids, len(counts))
+                sampler.fit(features, pairs, seed=settings.seed, threads=threads, progress=progress)
+            arrays |= sampler.arrays()
+            facts["fit_seconds"] = round(sampler.fit_seconds, 3)
+        if settings.optimizer == DualCoordinateDescent.name and settings.l2 is None:
+            self.settings = settings = dataclasses.replace(settings, l2=input_length(features) ** 2 / len(data))
+        record = settings.record() | self.drawing.settings.record() | objective.settings.record()
+        classifier = Classifier(objective, arrays, data.schema, counts, record, facts)
+        history = History(classifier, validation, settings, watch, progress, sampler.fit_seconds)
+        optimizer_state: dict[str, np.ndarray] = {}
+        if self.by_lbfgs:
+            outcome, loss_unit = self._to_the_optimum(features, labels, data.weights, history), objective.loss_unit("row")
         else:
-            pairs = pairs_of(labels.row_of_id, labels.ids, len(counts))
-            sampler.fit(features, pairs, seed=settings.seed, threads=threads, progress=progress)
-        arrays |= sampler.arrays()
-        facts["fit_seconds"] = round(sampler.fit_seconds, 3)
-    if start is not None and settings.weights != "dense":
-        raise ValueError('sparse weights cannot continue a run: weights="dense"')
-    if settings.optimizer == DualCoordinateDescent.name and settings.l2 is None:
-        settings = dataclasses.replace(settings, l2=input_length(features) ** 2 / len(data))
-    record = settings.record() | (warm_up or sampler).settings.record() | objective.settings.record()
-    classifier = Classifier(objective, arrays, known, counts, record, facts)
-    history = History(classifier, validation, settings, watch, progress, sampler.fit_seconds)
-    optimizer_state: dict[str, np.ndarray] = {}
-    if settings.optimizer == "lbfgs":
-        plan = memory_of_lbfgs(objective.n_rows(data.n_labels), data.n_features + 1)
-        plan.check(what, less)
-        plan.report(progress)
-        loss_unit = objective.loss_unit("row")
-        outcome = _run_lbfgs(features, labels, settings, sampler, weights, dtype, history)
-    else:
-        examples = examples_of(features, labels)
+            strategy = self.strategy(features, labels, counts)
+            plan = strategy.memory(keeps_best=held_out is not None or watch is not None)
+            plan.check(*self._size())
+            if isinstance(strategy, Classification):
+                strategy.initialise()
+            training, loss_unit = self.wrap(strategy) if self.wrap else strategy, strategy.loss_unit
+            if checkpoints is not None:
+                checkpoints.identify(lambda: _identity(strategy.examples, classifier.settings) | training.identity())
+            if isinstance(strategy, TreeTraining):
+                outcome = tree_training.run(strategy, training, history, checkpoints, plan)
+            else:
+                outcome, optimizer_state = _by_steps(strategy, training, history, start, checkpoints, plan)
+        if start is None:
+            outcome.check_trained()
+        to_the_end(lambda: _check(classifier))
+        classifier.facts |= {
+            "final_loss": outcome.final_loss,
+            "loss_unit": loss_unit,
+            "highest_loss": outcome.highest_loss,
+            "epochs": round(outcome.epochs, 4),
+            "examples_trained": outcome.tally.words,
+            "seconds": round(sampler.fit_seconds + outcome.seconds, 3),
+            "examples_per_second": round(outcome.tally.words / max(outcome.seconds, 1e-9)),
+            "interrupted": outcome.interrupted_by is not None,
+            **outcome.facts(),
+            "history": history.epochs,
+        }
+        if held_out is not None and len(known_labels(held_out.labels, counts).ids):
+            to_the_end(lambda: classifier.calibrate(held_out, settings.threads))
+        return TrainedClassifier(classifier, outcome, optimizer_state)
+
+    def _divided(self, continues: bool) -> tuple[Labeled, Labeled | None, Labeled | None]:
+        """The rows to train on, those to watch, and those to calibrate probabilities on: the latter, if there are any."""
+        data, settings, validation = self.data, self.settings, None
+        if settings.validation is not None:
+            share = share_of_rows(settings.validation)
+            if share is not None:
+                data, validation = hold_out(data, max(1, round(share * len(data))), settings.seed)
+            else:
+                name, labels = settings.validation, settings.validation_labels
+                validation = read(name, labels, progress=self.progress, like=data.schema)
+        n = calibration.n_held_out(len(data), settings.calibration)
+        if not n or validation is not None or continues:
+            return data, validation, validation
+        self.progress.note(f"{n:,} of {len(data):,} rows are held out of training, to calibrate probabilities on")
+        data, held_out = hold_out(data, n, settings.seed)
+        return data, None, held_out
+
+    def _size(self) -> tuple[str, str]:
+        """The size of the weights in words, and what to do where memory is short."""
+        settings, data, n_rows = self.settings, self.data, self.objective.n_rows(self.data.n_labels)
+        if settings.weights != "dense":
+            return f"sparse weights of {n_rows:,} rows on {data.n_features:,} features", "drop rare labels and features"
+        hidden = "add --hidden 100; " if data.is_sparse and not settings.hidden else ""
+        return (
+            f"{n_rows:,} rows × {(settings.hidden or data.n_features) + 1:,} weights with --optimizer {settings.optimizer}",
+            f"{hidden}--optimizer sgd needs the least; or drop rare labels and features",
+        )
+
+    def strategy(self, features: Any, labels: Labels, counts: np.ndarray) -> Classification | TreeTraining:
+        """What trains, with all that it needs allocated."""
+        settings, objective, examples = self.settings, self.objective, examples_of(features, labels)
         n, n_features = features.shape
         row_length = float(settings.hidden or (n_features if examples.dense.size else len(examples.values) / n) or 1)
         optimizer = optimizers.update_rule(
             str(settings.optimizer), l2=settings.l2 or 0.0, max_norm=settings.max_norm, row_length=row_length
         )
-        strategy: TreeTraining | Classification
-        with allocating(what, less):
+        with allocating(*self._size()):
             if is_label_by_label(settings, objective):
-                trees = tree_training.plans(features, examples, counts, settings, progress)
-                strategy = TreeTraining(
-                    objective, settings, features, examples, optimizer, counts, trees, by_others=wrap is not None
+                trees = tree_training.plans(features, examples, counts, settings, self.progress)
+                return TreeTraining(
+                    objective, settings, features, examples, optimizer, counts, trees, by_others=self.wrap is not None
                 )
-            else:
-                strategy = strategy_for(objective, settings, sampler, examples)(
-                    objective, settings, sampler, examples, optimizer, counts, features.shape[1], warm_up
-                )
-        plan = memory_plan(strategy, keeps_best=held_out is not None or watch is not None)
-        plan.check(what, less)
-        if isinstance(strategy, Classification):
-            strategy.initialise()
-        training, loss_unit = strategy if wrap is None else wrap(strategy), strategy.loss_unit
-        if checkpoints is not None:
-            checkpoints.identify(lambda: _identity(examples, classifier.settings) | training.identity())
-        if isinstance(strategy, TreeTraining):
-            outcome = tree_training.run(strategy, training, history, snapshot, checkpoints, plan)
-        else:
-            guard = None if is_guarded else Guard(is_on=False)
-            outcome, optimizer_state = _run(strategy, training, history, start, snapshot, checkpoints, guard, plan)
-    if start is None:
-        outcome.check_trained()
-    to_the_end(lambda: _check(classifier))
-    classifier.facts |= {
-        "final_loss": outcome.final_loss,
-        "loss_unit": loss_unit,
-        "highest_loss": outcome.highest_loss,
-        "epochs": round(outcome.epochs, 4),
-        "examples_trained": outcome.tally.words,
-        "seconds": round(sampler.fit_seconds + outcome.seconds, 3),
-        "examples_per_second": round(outcome.tally.words / max(outcome.seconds, 1e-9)),
-        "interrupted": outcome.interrupted_by is not None,
-        **outcome.facts(),
-        "history": history.epochs,
-    }
-    if held_out is not None and len(known_labels(held_out.labels, counts).ids):
-        to_the_end(lambda: classifier.calibrate(held_out, settings.threads))
-    return TrainedClassifier(classifier, outcome, optimizer_state)
+            kind = strategy_for(objective, settings, self.sampler, examples)
+            return kind(objective, settings, self.sampler, examples, optimizer, counts, n_features, self.warm_up)
+
+    def _to_the_optimum(self, features: Any, labels: Labels, weights: np.ndarray | None, history: History) -> trainer.Outcome:
+        """Train by L-BFGS on the whole data set; parameters have the type of the features."""
+        classifier, settings, progress, objective = history.classifier, self.settings, self.progress, self.objective
+        n, n_features = features.shape
+        n_rows, has_bias = objective.n_rows(len(classifier.counts)), settings.bias != "none"
+        weights_size = 4.0 * n_rows * (n_features + 1)  # scipy allocates its own arrays
+        needs = {"weights": weights_size, "optimizer": (optimizers.OPTIMIZERS["lbfgs"].copies - 1) * weights_size}
+        plan = MemoryPlan(needs, 0.0, available_memory())
+        plan.check(*self._size())
+        plan.report(progress)
+        compile_function(objective.coefficients, COEFFICIENTS_64)
+        start = np.zeros((n_features + has_bias, n_rows))
+        if has_bias:
+            start[-1] = _first_biases(objective, str(settings.bias), self.sampler, n)
+        progress.start("training", settings.max_iterations, " iterations")
+        began = time.monotonic()
+        found = optimum.minimise(
+            objective, features, labels, np.ones(n) if weights is None else np.asarray(weights, dtype=np.float64),
+            n_rows=n_rows, paths=objective.paths(), has_bias=has_bias, l2=settings.l2 or 0.0,
+            max_iterations=settings.max_iterations, tolerance=settings.tolerance, start=start,
+            after=lambda iteration, loss: progress.update(iteration, loss=loss, loss_unit=objective.loss_unit("row")),
+        )  # fmt: skip
+        progress.finish()
+        passed = time.monotonic() - began
+        if not math.isfinite(found.loss):
+            raise DivergedError(f"the loss is not finite; try another --l2 than {settings.l2:g}, or --scaling")
+        classifier.arrays["output"] = found.w[:n_features].T.astype(features.dtype)
+        if has_bias:
+            classifier.arrays["bias"] = found.w[-1].astype(features.dtype)
+        classifier.parameters_changed()
+        classifier.facts |= {"evaluations": found.evaluations, "largest_gradient": found.slope}
+        history.note(found.iterations - 1, found.loss, passed)
+        n_examples = n * found.iterations
+        tally = Tally(found.loss * n_examples, n_examples, n_examples)
+        return trainer.Outcome(
+            tally, passed, float(found.iterations), None, found.loss, found.interrupted_by, initial_loss=found.initial_loss
+        )
 
 
-def _hold_out(data: Labeled, n: int, seed: int) -> tuple[Labeled, Labeled]:
+def hold_out(data: Labeled, n: int, seed: int) -> tuple[Labeled, Labeled]:
     """The rows to train on, and n others, chosen at random."""
     order = np.random.default_rng([seed, INITIAL + 1]).permutation(len(data))
     return data.rows(np.sort(order[n:])), data.rows(np.sort(order[:n]))
 
 
-# ---- by steps
-
-
-def _run(
+def _by_steps(
     strategy: Classification,
     training: Strategy,
     history: History,
-    start_from: TrainedClassifier | None,
-    snapshot: Mapping[str, Any] | None,
+    start: TrainedClassifier | None,
     checkpoints: Checkpoints | None,
-    guard: Guard | None,
     plan: MemoryPlan,
 ) -> tuple[trainer.Outcome, dict[str, np.ndarray]]:
     """Train `strategy` by steps on minibatches, through `training`; the outcome, and the optimiser's state."""
     settings, classifier = strategy.settings, history.classifier
     if strategy.has_bias:
-        drawing, by_frequency = strategy.warm_up or strategy.sampler, dataclasses.replace(settings, bias="frequency")
-        strategy.set_bias(_first_biases(strategy.objective, settings, drawing, strategy.n))
-        strategy.frequency_bias = _first_biases(strategy.objective, by_frequency, drawing, strategy.n)
+        drawing = strategy.warm_up or strategy.sampler
+        strategy.set_bias(_first_biases(strategy.objective, settings.bias, drawing, strategy.n))
+        strategy.frequency_bias = _first_biases(strategy.objective, "frequency", drawing, strategy.n)
     optimizer_state = {"hidden": strategy.hidden.state, "outputs": strategy.outputs.state}
-    if start_from is not None:
+    if start is not None:
         for name, array in strategy.arrays().items():  # views of the tables
-            array[:] = start_from.classifier.arrays[name]
-        before = start_from.optimizer_state
-        same_optimizer = start_from.classifier.settings["optimizer"] == settings.optimizer
-        if same_optimizer and all(
-            name in before and before[name].shape == kept.shape for name, kept in optimizer_state.items()
-        ):
-            for name, kept in optimizer_state.items():
-                kept[:] = before[name]
+            array[:] = start.classifier.arrays[name]
+        is_same = start.classifier.settings["optimizer"] == settings.optimizer
+        for name, kept in optimizer_state.items():
+            before = start.optimizer_state.get(name)
+            if is_same and before is not None and before.shape == kept.shape:
+                kept[:] = before
 
     def hand_over() -> None:
         strategy.apply_decay()
@@ -274,13 +330,15 @@ def _run(
         updates=-(-strategy.n // int(settings.batch_size or strategy.n)) / training.n_chunks, unit="examples",
     )  # fmt: skip
     listener = after_epoch if history.is_wanted else None
-    outcome = trainer.run(training, schedule, history.progress, listener, snapshot, history.state(), checkpoints, guard, plan)
+    outcome = trainer.run(
+        training, schedule, history.progress, listener, beside=history.state(), checkpoints=checkpoints, plan=plan
+    )
     to_the_end(hand_over)
     history.restore()
     return outcome, optimizer_state
 
 
-def _identity(examples: Examples, settings: Mapping[str, Any]) -> dict[str, Any]:
+def _identity(examples: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
     """What decides the result: a run is resumed only where this is the same."""
     return {
         "data": [checksum(array) for array in examples],
@@ -288,64 +346,13 @@ def _identity(examples: Examples, settings: Mapping[str, Any]) -> dict[str, Any]
     }
 
 
-def _first_biases(objective: Objective, settings: ClassifySettings, sampler: Sampler, n: int) -> np.ndarray:
+def _first_biases(objective: Objective, bias: str, sampler: Sampler, n: int) -> np.ndarray:
     """float32 (n_rows,): zero, or the scores by which the objective predicts how often each label occurs in n examples."""
     counts = sampler.counts
-    if settings.bias != "frequency":
+    if bias != "frequency":
         return np.zeros(objective.n_rows(len(counts)), dtype=np.float32)
     p = np.clip(counts, 0.5, max(n - 0.5, 0.5)) / n
     return np.asarray(objective.initial_bias(p, sampler.noise), dtype=np.float32)
-
-
-# ---- to the optimum
-
-
-def _run_lbfgs(
-    features: Any,
-    labels: Labels,
-    settings: ClassifySettings,
-    sampler: Sampler,
-    weights: np.ndarray | None,
-    dtype: Any,
-    history: History,
-) -> trainer.Outcome:
-    """Train to the optimum on the whole data set."""
-    classifier, progress, objective = history.classifier, history.progress, history.classifier.objective
-    n, n_features = features.shape
-    n_rows, has_bias = objective.n_rows(len(classifier.counts)), settings.bias != "none"
-    compile_function(objective.coefficients, COEFFICIENTS_64)
-
-    def keep(w: np.ndarray) -> None:
-        classifier.arrays["output"] = w[:n_features].T.astype(dtype)
-        if has_bias:
-            classifier.arrays["bias"] = w[-1].astype(dtype)
-        classifier.parameters_changed()
-
-    def after(iteration: int, loss: float) -> None:
-        progress.update(iteration, loss=loss, loss_unit=objective.loss_unit("row"))
-
-    start = np.zeros((n_features + has_bias, n_rows))
-    if has_bias:
-        start[-1] = _first_biases(objective, settings, sampler, n)
-    progress.start("training", settings.max_iterations, " iterations")
-    began = time.monotonic()
-    found = optimum.minimise(
-        objective, features, labels, np.ones(n) if weights is None else np.asarray(weights, dtype=np.float64),
-        n_rows=n_rows, paths=objective.paths(), has_bias=has_bias, l2=settings.l2 or 0.0,
-        max_iterations=settings.max_iterations, tolerance=settings.tolerance, start=start, after=after,
-    )  # fmt: skip
-    progress.finish()
-    passed = time.monotonic() - began
-    if not math.isfinite(found.loss):
-        raise DivergedError(f"the loss is not finite; try another --l2 than {settings.l2:g}, or --scaling")
-    keep(found.w)
-    classifier.facts |= {"evaluations": found.evaluations, "largest_gradient": found.slope}
-    history.note(found.iterations - 1, found.loss, passed)
-    n_examples = n * found.iterations
-    tally = Tally(found.loss * n_examples, n_examples, n_examples)
-    return trainer.Outcome(
-        tally, passed, float(found.iterations), None, found.loss, found.interrupted_by, initial_loss=found.initial_loss
-    )
 
 
 def _check(classifier: Classifier) -> None:

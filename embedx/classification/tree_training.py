@@ -10,7 +10,7 @@ above has an influence on: the result does not depend on the number of threads.
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,7 +37,7 @@ from embedx.search.balanced_tree import balanced_tree
 from embedx.training import trainer
 from embedx.training.checkpoint import Checkpoints
 from embedx.training.interrupts import to_the_end
-from embedx.training.memory import MemoryPlan
+from embedx.training.memory import MemoryPlan, plan_memory
 from embedx.training.progress import Progress
 from embedx.training.schedule import Schedule
 from embedx.training.state import TrainState
@@ -50,7 +50,8 @@ class LevelPlan(NamedTuple):
     """A level that is to be trained: what is known of it before."""
 
     first_node: np.ndarray  # int64 (n_groups + 1,)
-    node_of_place: np.ndarray  # int32 (n_places,): the node above each label, in the tree's order; or the label's own
+    node_of_place: np.ndarray  # int32 (n_places,): the node of each label, in the tree's order
+    node_above: np.ndarray  # int32 (n_places,): that of the level above
     tiles: list[tuple[int, int, int]]  # (group, first node, last node), at most WIDTH nodes
 
 
@@ -68,43 +69,30 @@ class Trained(NamedTuple):
     label: np.ndarray  # int32 (n_kept,): within the tile
     value: np.ndarray  # float32 (n_kept,)
     bias: np.ndarray  # float32 (n_labels,)
-
-
-class Tiles(NamedTuple):
-    """The same of some tiles of a level, one after another."""
-
-    number: np.ndarray  # int64 (n,)
-    n_kept: np.ndarray  # int64 (n,): weights of each
-    feature: np.ndarray  # int32 (all weights,)
-    label: np.ndarray  # int32: within the tile
-    value: np.ndarray  # float32
-    bias: np.ndarray  # float32 (all labels,)
-    loss: np.ndarray  # float64 (n,): of the last epoch
+    loss: float  # of the last epoch
 
 
 def plan_of(labels: np.ndarray, depth: int, edges: np.ndarray, arity: int) -> TreePlan:
     """The levels of a tree whose leaves, 2^depth, are labels[edges[k]:edges[k + 1]]; a node has at most `arity` children."""
-    n = len(labels)
     at_a_time = max(1, int(math.log2(arity)))
     n_levels = -(-depth // at_a_time)
     depths = [0] + [depth * (level + 1) // n_levels for level in range(n_levels)]
-    leaf = np.repeat(np.arange(len(edges) - 1), np.diff(edges)) if depth else np.zeros(n, dtype=np.int64)
+    leaf = np.repeat(np.arange(2**depth), np.diff(edges))
     levels = []
     for above, own in itertools.pairwise(depths):
         first_node = np.arange(0, 2**own + 1, 2 ** (own - above))
-        levels.append(_level_plan(first_node, leaf >> (depth - own)))
-    levels.append(_level_plan(edges if depth else np.array([0, n]), np.arange(n)))
+        levels.append(_level_plan(first_node, leaf >> (depth - own), leaf >> (depth - above)))
+    levels.append(_level_plan(edges, np.arange(len(labels)), leaf))
     return TreePlan(labels, levels)
 
 
-def _level_plan(first_node: np.ndarray, node_of_place: np.ndarray) -> LevelPlan:
-    edges = first_node.tolist()
+def _level_plan(first_node: np.ndarray, node_of_place: np.ndarray, node_above: np.ndarray) -> LevelPlan:
     tiles = [
         (group, at, min(at + WIDTH, last))
-        for group, (first, last) in enumerate(itertools.pairwise(edges))
+        for group, (first, last) in enumerate(itertools.pairwise(first_node.tolist()))
         for at in range(first, last, WIDTH)
     ]
-    return LevelPlan(first_node.astype(np.int64), node_of_place.astype(np.int32), tiles)
+    return LevelPlan(first_node.astype(np.int64), node_of_place.astype(np.int32), node_above.astype(np.int32), tiles)
 
 
 def plans(features: csr_matrix, examples: Examples, counts: np.ndarray, settings: Any, progress: Progress) -> list[TreePlan]:
@@ -161,28 +149,22 @@ class TreeTraining(Strategy):
         if self.length != 1:
             self.examples = examples._replace(values=(examples.values / np.float32(self.length)).astype(np.float32))
         self.plans, self.n_features = trees, features.shape[1]
-        self.levels = [(t, level) for t, tree in enumerate(trees) for level in range(len(tree.levels))]
-        self.n_chunks = max(len(tree.levels[level].tiles) for tree in trees for level in range(len(tree.levels)))
+        self.levels = [(t, plan) for t, tree in enumerate(trees) for plan in tree.levels]
+        self.n_chunks = max(len(plan.tiles) for _, plan in self.levels)
         self.place = np.full((len(trees), len(counts)), -1, dtype=np.int32)
         for t, tree in enumerate(trees):
             self.place[t, tree.labels] = np.arange(len(tree.labels))
         self.example = np.repeat(np.arange(len(examples.label_offsets) - 1, dtype=np.int32), np.diff(examples.label_offsets))
         self.n_labelled = max(int(np.count_nonzero(np.diff(examples.label_offsets))), 1)
-        self.n_scores = float(sum(self._scores_in(tree, depth) for tree in trees for depth in range(len(tree.levels))))
+        self.n_nodes = sum(int(plan.first_node[-1]) for _, plan in self.levels)
         self.batch = min(int(settings.batch_size or 1), len(examples.label_offsets) - 1)
         self.constants = objective.constants(WIDTH, WIDTH)
         self.first_state = np.float32(first_state(settings, optimizer, self.examples, self.batch))
         self.is_dual = settings.optimizer == DualCoordinateDescent.name
         self.workers = [self._new_worker() for _ in range(0 if by_others else settings.threads)]
         self.trained: list[list[Level]] = [[] for _ in trees]
-        self.done: list[Trained | None] = []  # by tile of the level that is under way
-        self.losses = [np.zeros(len(self.level_plan(n).tiles)) for n in range(len(self.levels))]  # of the last epoch, by tile
-
-    def _scores_in(self, tree: TreePlan, depth: int) -> float:
-        """About how many scores an epoch of a level takes: every example reaches the root and the groups of the beam."""
-        first_node = tree.levels[depth].first_node
-        n_groups = 1 if depth == 0 else min(int(self.settings.beam) + 1, len(first_node) - 1)
-        return self.n_labelled * n_groups * float(first_node[-1]) / (len(first_node) - 1)
+        self.done: dict[int, Trained] = {}  # by tile of the level that is under way
+        self.losses = [0.0] * len(self.levels)  # of the last epoch
 
     def tile_plan(self, n_members: int, rate: float, key: np.uint64) -> tiles.TilePlan:
         """How a tile of a group of so many examples is trained.
@@ -214,37 +196,29 @@ class TreeTraining(Strategy):
 
     def prepare(self, level: int) -> None:
         """Begin a level; done while no thread trains."""
-        plan = self.level_plan(level)
-        if len(self.done) != len(plan.tiles):
-            self.done = [None] * len(plan.tiles)
-        if not self.by_others:
-            self._find_members(level)
-            self.scores_of_row = float(np.diff(self.members.indptr) @ np.diff(plan.first_node)) / self.n_labelled
-            self.bias = self._first_biases(plan)
+        if self.by_others:
+            return
+        t, plan = self.levels[level]
+        self._find_members(t, plan)
+        self.scores_of_row = float(np.diff(self.members.indptr) @ np.diff(plan.first_node)) / self.n_labelled
+        self.bias = self._first_biases(plan)
 
-    def _find_members(self, level: int) -> None:
-        """Find the examples that reach the level's groups, and which have its nodes."""
-        t, depth = self.levels[level]
-        tree = self.plans[t]
-        plan, n_groups = tree.levels[depth], len(tree.levels[depth].first_node) - 1
+    def _find_members(self, t: int, plan: LevelPlan) -> None:
+        """Find the examples that reach the groups of a level, and which have its nodes."""
         places = self.place[t, self.examples.label_ids]
         self.positives = csr_of(plan.node_of_place[places], self.example, int(plan.first_node[-1]))
-        if depth == 0:
-            self.members = csr_of(np.zeros(len(self.example), dtype=np.int64), self.example, n_groups)
-        else:
-            above = tree.levels[depth - 1].node_of_place[places]
-            groups, examples = [above], [self.example]
-            for start in range(0, len(self.features.indptr) - 1, MATCHED_ROWS):
-                found = None
-                for each in self.trained[t]:
-                    found = best_nodes(
-                        self.features[start : start + MATCHED_ROWS], each, found, self.settings.beam,
-                        self.objective.log_label_probability, self.settings.threads,
-                    )  # fmt: skip
-                assert found is not None
-                groups.append(found.node.ravel())
-                examples.append(np.repeat(np.arange(start, start + len(found.node), dtype=np.int32), found.node.shape[1]))
-            self.members = csr_of(np.concatenate(groups), np.concatenate(examples), n_groups)
+        groups, examples = [plan.node_above[places]], [self.example]
+        for start in range(0, len(self.features.indptr) - 1 if self.trained[t] else 0, MATCHED_ROWS):
+            found = None
+            for level in self.trained[t]:
+                found = best_nodes(
+                    self.features[start : start + MATCHED_ROWS], level, found, self.settings.beam,
+                    self.objective.log_label_probability, self.settings.threads,
+                )  # fmt: skip
+            assert found is not None
+            groups.append(found.node.ravel())
+            examples.append(np.repeat(np.arange(start, start + len(found.node), dtype=np.int32), found.node.shape[1]))
+        self.members = csr_of(np.concatenate(groups), np.concatenate(examples), len(plan.first_node) - 1)
 
     def _first_biases(self, plan: LevelPlan) -> np.ndarray:
         """float32 (n_nodes,): zero, or what predicts how often each node occurs among the examples that reach it."""
@@ -256,8 +230,8 @@ class TreeTraining(Strategy):
         return np.asarray(self.objective.initial_bias(p, np.full(n_nodes, 1 / n_nodes)), dtype=np.float32)
 
     def train(self, worker: Any, epoch: int, chunk: int, rate: float) -> Tally:
-        bounds = self.level_plan(epoch).tiles
-        if chunk >= len(bounds) or self.done[chunk] is not None:
+        bounds = self.levels[epoch][1].tiles
+        if chunk >= len(bounds) or chunk in self.done:
             return Tally()
         group, first, last = bounds[chunk]
         n_members = int(self.members.indptr[group + 1] - self.members.indptr[group])
@@ -265,12 +239,11 @@ class TreeTraining(Strategy):
         groups = tiles.LabelGroups(self.members, self.positives, self.bias)
         loss, n_features = self.kernel(*self.functions, self.examples, groups, group, first, last, plan, worker)
         trained = tiles.kept_weights(groups, first, last, plan, worker, n_features)
-        self.losses[epoch][chunk] = loss  # first: what is done may be handed over
-        self.done[chunk] = Trained(*trained, self.bias[first:last].copy())
-        n_scores = n_members * (last - first)
+        self.done[chunk] = Trained(*trained, self.bias[first:last].copy(), loss)
         # The loss of a row is the sum over the labels that it reaches; that of the nodes above is none of labels.
         is_of_labels = self.is_of_labels(epoch)
-        return Tally(loss * is_of_labels, n_scores / self.scores_of_row * is_of_labels, n_scores)
+        n_rows = n_members * (last - first) / self.scores_of_row
+        return Tally(loss * is_of_labels, n_rows * is_of_labels, last - first)
 
     @property
     def level(self) -> int:
@@ -279,49 +252,31 @@ class TreeTraining(Strategy):
 
     def finish_level(self, level: int) -> None:
         """Keep a level, with those of its tiles that are trained; the probability of other nodes is next to nothing."""
-        plan = self.level_plan(level)
+        t, plan = self.levels[level]
         never = self.objective.initial_bias(np.array([0.5 / max(len(self.example), 1)]), np.array([1.0]))[0]
         bias, weights = np.full(int(plan.first_node[-1]), never, dtype=np.float32), []
-        for (group, first, last), each in zip(plan.tiles, self.done, strict=True):
-            if each is not None:
-                weights.append((group, first, each.feature, each.label, each.value / np.float32(self.length)))
-                bias[first:last] = each.bias
-        self.trained[self.levels[level][0]].append(level_of(plan.first_node, weights, bias, self.n_features))
-        self.done = []
+        done = sorted(self.done.items())
+        for n, each in done:
+            group, first, last = plan.tiles[n]
+            weights.append((group, first, each.feature, each.label, each.value / np.float32(self.length)))
+            bias[first:last] = each.bias
+        self.losses[level] = float(np.sum([each.loss for _, each in done]))
+        self.trained[t].append(level_of(plan.first_node, weights, bias, self.n_features))
+        self.done = {}
 
     def give_up(self) -> None:
         """The run ends before its time: of a tree whose last level is under way the labels that are trained so far are kept."""
-        if self.level < len(self.levels) and self.is_of_labels(self.level) and any(each is not None for each in self.done):
+        if self.level < len(self.levels) and self.is_of_labels(self.level) and self.done:
             self.finish_level(self.level)
-
-    def level_plan(self, level: int) -> LevelPlan:
-        """The plan of a level."""
-        t, depth = self.levels[level]
-        return self.plans[t].levels[depth]
 
     def is_of_labels(self, level: int) -> bool:
         """Whether the nodes of a level are labels."""
-        t, depth = self.levels[level]
-        return depth == len(self.plans[t].levels) - 1
+        t, plan = self.levels[level]
+        return plan is self.plans[t].levels[-1]
 
-    def tiles(self, level: int) -> Tiles:
-        """The trained tiles of a level that is under way."""
-        done = [(n, each) for n, each in enumerate(self.done) if each is not None]
-        number = np.array([n for n, _ in done], dtype=np.int64)
-        none = Trained(*(np.zeros(0, dtype) for dtype in (np.int32, np.int32, np.float32, np.float32)))
-        columns = (np.concatenate(parts) for parts in zip(none, *(each for _, each in done), strict=True))
-        n_kept = np.array([len(each.feature) for _, each in done], dtype=np.int64)
-        return Tiles(number, n_kept, *Trained(*columns), self.losses[level][number])
-
-    def add_tiles(self, level: int, tiles: Tiles) -> None:
-        """Take over trained tiles of the level that is under way."""
-        bounds = self.level_plan(level).tiles
-        widths = np.array([bounds[n][2] - bounds[n][1] for n in tiles.number], dtype=np.int64)
-        columns = zip(tiles[2:6], (tiles.n_kept, tiles.n_kept, tiles.n_kept, widths), strict=True)
-        parts = [np.split(column, np.cumsum(sizes)[:-1]) for column, sizes in columns]
-        for n, *own in zip(tiles.number, *parts, strict=False):
-            self.done[n] = Trained(*(part.copy() for part in own))  # views would keep all other tiles in memory
-        self.losses[level][tiles.number] = tiles.loss
+    def memory(self, keeps_best: bool) -> MemoryPlan:
+        """What a run needs."""
+        return plan_memory({"threads": self.workers})
 
     def trees(self) -> list[LabelTree]:
         """The trees that are trained to the end."""
@@ -333,7 +288,7 @@ class TreeTraining(Strategy):
 
     def mean_loss(self) -> float:
         """The mean over examples of the loss of their last visits, over the labels that they reached; the mean over trees."""
-        at_labels = [self.losses[level].sum() for level in range(len(self.levels)) if self.is_of_labels(level)]
+        at_labels = [self.losses[level] for level in range(len(self.levels)) if self.is_of_labels(level)]
         return float(np.sum(at_labels) / self.n_labelled / len(at_labels))
 
     def arrays(self) -> dict[str, np.ndarray]:
@@ -341,32 +296,24 @@ class TreeTraining(Strategy):
 
     def state(self) -> TrainState:
         state = TrainState()
-        state.add("tree.levels", self._read_levels, self._write_levels)
-        state.add("tree.tiles", self._read_tiles, self._write_tiles)
+        state.add("tree.levels", lambda: [[tuple(level) for level in levels] for levels in self.trained], self._write_levels)
+        state.add("tree.tiles", lambda: [(n, *each) for n, each in sorted(self.done.items())], self._write_tiles)
         state.add_attribute("tree.losses", self, "losses")
         return state
-
-    def _read_levels(self) -> list[list[tuple[np.ndarray, ...]]]:
-        return [[tuple(level) for level in levels] for levels in self.trained]
 
     def _write_levels(self, value: Any) -> None:
         self.trained = [[Level(*level) for level in levels] for levels in value]
 
-    def _read_tiles(self) -> dict[str, np.ndarray]:
-        return self.tiles(min(self.level, len(self.levels) - 1))._asdict()
-
     def _write_tiles(self, value: Any) -> None:
-        self.done = []
+        self.done = {n: Trained(*each) for n, *each in value}
         if self.level < len(self.levels):
             self.prepare(self.level)
-            self.add_tiles(self.level, Tiles(**value))
 
 
 def run(
     strategy: TreeTraining,
     training: Strategy,
     history: History,
-    snapshot: Mapping[str, Any] | None,
     checkpoints: Checkpoints | None,
     plan: MemoryPlan,
 ) -> trainer.Outcome:
@@ -380,11 +327,11 @@ def run(
         return False
 
     schedule = Schedule(
-        float(strategy.settings.learning_rate or 0), training.n_chunks, strategy.n_scores / n_levels, n_levels,
-        shape="constant", unit="scores",
+        float(strategy.settings.learning_rate or 0), training.n_chunks, strategy.n_nodes / n_levels, n_levels,
+        shape="constant", unit="nodes",
     )  # fmt: skip
     strategy.prepare(0)
-    outcome = trainer.run(training, schedule, history.progress, after_level, snapshot, None, checkpoints, plan=plan)
+    outcome = trainer.run(training, schedule, history.progress, after_level, checkpoints=checkpoints, plan=plan)
     if outcome.interrupted_by is not None:
         to_the_end(strategy.give_up)
         if not strategy.trees():

@@ -5,17 +5,16 @@ import dataclasses
 import json
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 
 from embedx import objectives, samplers
-from embedx.classification import classifier, resolve
+from embedx.classification import classifier
 from embedx.classification import task as classification
-from embedx.classification.defaults import new_objective
+from embedx.classification.defaults import default_objective, new_objective
 from embedx.classification.settings import ClassifySettings, check_given, share_of_rows
 from embedx.cli import run
 from embedx.distributed.settings import ClusterSettings
@@ -23,8 +22,8 @@ from embedx.engine.settings import check_stopping
 from embedx.errors import EmbedxError
 from embedx.labeled.data import Labeled
 from embedx.labeled.digits import GENERATED
-from embedx.labeled.read import check_there, read, read_label_names, read_training, with_names
-from embedx.labeled.schema import DataSchema
+from embedx.labeled.read import check_there, read, read_training, with_names
+from embedx.labeled.schema import read_label_names
 from embedx.settings import settings_of
 from embedx.training.progress import Progress
 
@@ -52,25 +51,21 @@ def train_classifier(
     """Train a classifier and write it; the metrics are those on the test data, if there are any."""
     typed, name = given.typed or {}, given.objective
     validation = ClassifySettings.from_options(typed).validation  # settings are checked before anything is read
-    if validation is not None and share_of_rows(validation) is not None:
-        validation = None  # no file
-    if validation is not None:
+    if validation is not None and share_of_rows(validation) is None:
         check_there(validation)
     check_stopping(typed)
     cluster = ClusterSettings.from_options(typed)
     if given.test_labels and not given.test:
         raise EmbedxError("--test-labels needs --test")
     with contextlib.ExitStack() as opened:
-        trainer: Callable[..., classification.TrainedClassifier] = classification.train
         if cluster.is_asked_for:  # a missing cluster is reported before anything is read
             from embedx.distributed import labels, ray_backend
 
             size = opened.enter_context(ray_backend.connected(cluster, typed.get("threads"), progress))
-            trainer = partial(labels.train, cluster=cluster, size=size)
         data = None
         if name is None:
             data = labelled_data(given, progress)
-            name, chosen = resolve.default_objective(data[0], typed)
+            name, chosen = default_objective(data[0], typed)
             typed = chosen | typed
         found = objectives.find(name)
         run.check_applies(typed, name, (ClassifySettings,))
@@ -80,25 +75,21 @@ def train_classifier(
         objective = new_objective(found, typed)
         check_given(typed, settings, objective)
         progress.note(shlex.join(["embedx", "classify", given.train, "--objective", name, "--output", str(folder)]))
-        training, test, known = data or labelled_data(given, progress)
-        settings = resolve.resolved(settings, objective, training)
-        own_options = samplers.own_options(typed)
-        drawing = next(each for each in reversed(resolve.chosen_samplers(objective, settings, own_options)) if each)
-        run.note_settings(progress, settings, drawing.settings, objective.settings, cluster)
+        training, test = data or labelled_data(given, progress)
+        task = classification.Run(training, objective, settings, samplers.own_options(typed), progress)
+        if cluster.is_asked_for:
+            labels.distribute(task, cluster, size)
+        run.note_settings(progress, task.settings, task.drawing.settings, objective.settings, cluster)
         _note_data(progress, training)
-        rows = validation and read(validation, settings.validation_labels, progress=progress, like=known)
         with checkpoints.ended():
-            trained = trainer(
-                training, objective, settings, sampler_options=own_options, known=known, validation=rows,
-                progress=progress, checkpoints=checkpoints,
-            )  # fmt: skip
+            trained = task.train(checkpoints=checkpoints)
         place = run.saved(lambda place: trained.classifier.save(place, overwrite), folder, checkpoints, trained.outcome)
         # frees the memory that only training needed, before testing
         trained = dataclasses.replace(trained, outcome=trained.outcome.without_state(), optimizer_state={})
         _note_probabilities(trained.classifier, progress)
         metrics = None
         if test is not None:
-            metrics = trained.classifier.evaluate(test, progress=progress, threads=settings.threads)
+            metrics = trained.classifier.evaluate(test, progress=progress, threads=task.settings.threads)
         return place, trained, metrics
 
 
@@ -111,8 +102,8 @@ def _note_data(progress: Progress, training: Labeled) -> None:
         progress.note(f"{unlabelled:,} of {len(training):,} training rows have no label and are not trained on")
 
 
-def labelled_data(given: SimpleNamespace, progress: Progress) -> tuple[Labeled, Labeled | None, DataSchema]:
-    """Training data, test data and their schema; `digits` are generated with test data of their own."""
+def labelled_data(given: SimpleNamespace, progress: Progress) -> tuple[Labeled, Labeled | None]:
+    """Training data and test data; `digits` are generated with test data of their own."""
     test = given.test
     names = None if given.label_names is None else read_label_names(given.label_names)
     if given.train == GENERATED:
@@ -121,10 +112,10 @@ def labelled_data(given: SimpleNamespace, progress: Progress) -> tuple[Labeled, 
         test = GENERATED
     elif test is not None:
         check_there(test)
-    training, known = read_training(given.train, given.train_labels, progress=progress)
+    training = read_training(given.train, given.train_labels, progress=progress)
     if names is not None:
-        training, known = with_names(training, known, names, str(given.label_names))
-    return training, read(test, given.test_labels, progress=progress, like=known) if test else None, known
+        training = with_names(training, names, str(given.label_names))
+    return training, read(test, given.test_labels, progress=progress, like=training.schema) if test else None
 
 
 def predict(

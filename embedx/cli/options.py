@@ -6,7 +6,7 @@ import importlib
 import inspect
 import re
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, get_origin
+from typing import Annotated, Any
 
 import typer
 from typer.models import ArgumentInfo
@@ -97,7 +97,7 @@ def as_option(parameter: inspect.Parameter, texts: Mapping[str, str]) -> inspect
     about.help, about.rich_help_panel = texts.get(name, text), panel
     if isinstance(about, ArgumentInfo):
         about.rich_help_panel = "Arguments"
-        about.metavar = name.upper() + ("..." if get_origin(kind) is list else "")
+        about.metavar = name.upper()
     else:
         about.param_decls = (NAMES.get(name, f"--{name.replace('_', '-')}"), *FLAGS.get(name, ()))
     return parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=Annotated[kind, about])

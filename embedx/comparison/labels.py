@@ -60,8 +60,8 @@ class LabelledData(Data):
         return [None if file is None else [file, fingerprint(file)] for file in files]
 
     def prepare(self, progress: Progress) -> dict[str, Any]:
-        training, known = read_training(self.train, self.train_labels, progress=progress)
-        self.rows = read(self.test or GENERATED, self.test_labels, progress=progress, like=known)
+        training = read_training(self.train, self.train_labels, progress=progress)
+        self.rows = read(self.test or GENERATED, self.test_labels, progress=progress, like=training.schema)
         if len(self.rows) == 0:
             raise EmbedxError(f"{self.test}: holds no rows to score on")
         one = self.options.get("labels") in ("first", "lowest-id")

@@ -16,10 +16,10 @@ import numpy as np
 
 from embedx import optimizers, samplers
 from embedx.classification import task as classification
-from embedx.classification.resolve import is_label_by_label, resolved
+from embedx.classification.defaults import is_label_by_label
 from embedx.classification.settings import ClassifySettings
 from embedx.classification.strategies import Classification, Full, FullSparse, FullTiled, Sampled
-from embedx.classification.tree_training import Tiles, TreeTraining
+from embedx.classification.tree_training import Trained, TreeTraining
 from embedx.distributed.ray_backend import Size
 from embedx.distributed.replica import ParameterReplica
 from embedx.distributed.run import Distributed
@@ -30,9 +30,8 @@ from embedx.engine.examples import examples_of
 from embedx.engine.select import SINGLE
 from embedx.engine.sparse_levels import Level
 from embedx.errors import EmbedxError
-from embedx.labeled.data import Labeled, Labels
+from embedx.labeled.data import Labels
 from embedx.objectives.contract import Objective
-from embedx.training.progress import Progress
 
 MERGES = 200  # at least, of each worker over a run
 MIN_EXAMPLES, MAX_EXAMPLES = 2_000, 200_000  # that a thread trains between two merges
@@ -117,8 +116,8 @@ class LabelsPlan(Plan):
         return TileServer(strategy)
 
     def is_done(self, strategy: TreeTraining, epoch: int, chunks: range) -> bool:
-        n_tiles = len(strategy.level_plan(epoch).tiles)
-        return all(chunk >= n_tiles or strategy.done[chunk] is not None for chunk in chunks)
+        n_tiles = len(strategy.levels[epoch][1].tiles)
+        return all(chunk >= n_tiles or chunk in strategy.done for chunk in chunks)
 
     def replica(self, strategy: TreeTraining) -> "TileReplica":
         return TileReplica(strategy)
@@ -141,11 +140,11 @@ class TileServer:
     def remote_delta(self, worker: WorkerState) -> None:
         return None
 
-    def add(self, worker: WorkerState, delta: tuple[int, Tiles]) -> None:
+    def add(self, worker: WorkerState, delta: tuple[int, dict[int, Trained]]) -> None:
         level, tiles = delta
         with self.lock:
             if level == self.strategy.level:
-                self.strategy.add_tiles(level, tiles)
+                self.strategy.done |= copy.deepcopy(tiles)  # arrays that Ray sends stay in its store
 
 
 class TileReplica:
@@ -160,32 +159,22 @@ class TileReplica:
         strategy, (self.level, above) = self.strategy, initial
         strategy.trained = [[] for _ in strategy.plans]
         strategy.trained[strategy.levels[self.level][0]] = [Level(*map(np.array, each)) for each in above]
-        strategy.done = []
+        strategy.done = {}
         strategy.prepare(self.level)
 
-    def merge(self, remote: None, n_trained: float, rate: float) -> tuple[int, Tiles]:
-        tiles = self.strategy.tiles(self.level)
-        for n in tiles.number:
-            self.strategy.done[n] = None
+    def merge(self, remote: None, n_trained: float, rate: float) -> tuple[int, dict[int, Trained]]:
+        tiles = self.strategy.done.copy()
+        for n in tiles:
+            del self.strategy.done[n]
         return self.level, tiles
 
 
 # ----
 
 
-def train(
-    data: Labeled,
-    objective: Objective,
-    settings: ClassifySettings,
-    cluster: ClusterSettings,
-    size: Size,
-    *,
-    progress: Progress | None = None,
-    **options: Any,
-) -> classification.TrainedClassifier:
-    """As `embedx.classification.task.train`, by workers of the cluster that this process is `connected` to."""
-    settings = resolved(settings, objective, data)
-    check(cluster, settings, objective)
+def distribute(task: classification.Run, cluster: ClusterSettings, size: Size) -> None:
+    """Have a run trained by workers of the cluster that this process is `connected` to."""
+    check(cluster, task.settings, task.objective)
 
     def distributed(own: TreeTraining | Classification) -> Distributed:
         if isinstance(own, TreeTraining):
@@ -197,7 +186,7 @@ def train(
         n_chunks = chunks_per_range(cluster.merge_every, own.chunk, own.n * float(own.settings.epochs or 1), size)
         return Distributed(own, ExamplesPlan(type(own), own.settings, arguments), size, n_chunks)
 
-    return classification.train(data, objective, settings, progress=progress, wrap=distributed, **options)
+    task.wrap = distributed
 
 
 def chunks_per_range(merge_every: int | None, chunk: int, n_examples: float, size: Size) -> int:

@@ -82,14 +82,26 @@ class TextRows(NamedTuple):
 
 
 @dataclass(frozen=True)
+class DataSchema:
+    """What training data fix for later data: given when reading test data, so that ids mean there what they mean here."""
+
+    n_features: int
+    n_labels: int
+    names: list[str] | None = None  # of the labels, by id
+    vocabulary: list[str] | None = None  # of the features, where they are words
+    by_name: bool = False  # files say labels by name, to be looked up in `names`; otherwise by id
+    first_feature: int = 0  # the id of the first feature in headerless files: 1 if the training file counts from 1
+
+
+@dataclass(frozen=True)
 class Labeled:
     """A data set, or one half of it."""
 
     features: Any  # float32, (n_rows, n_features): np.ndarray or scipy.sparse.csr_matrix with sorted, distinct columns
     labels: Labels
     n_labels: int
-    names: list[str] | None = None  # of the labels, by id
-    vocabulary: list[str] | None = None  # of the features, where they are words
+    known: DataSchema | None = None  # of the files that it was read from
+    weights: np.ndarray | None = None  # float (n_rows,): how much each row counts with --optimizer lbfgs; None: all the same
 
     def __len__(self) -> int:
         return int(self.features.shape[0])
@@ -102,6 +114,12 @@ class Labeled:
     def is_sparse(self) -> bool:
         return isinstance(self.features, csr_matrix)
 
+    @property
+    def schema(self) -> DataSchema:
+        """What later data are read like."""
+        return self.known or DataSchema(self.n_features, self.n_labels)
+
     def rows(self, chosen: np.ndarray) -> "Labeled":
         """These rows, in this order."""
-        return replace(self, features=self.features[chosen], labels=self.labels.rows(chosen))
+        weights = None if self.weights is None else self.weights[chosen]
+        return replace(self, features=self.features[chosen], labels=self.labels.rows(chosen), weights=weights)

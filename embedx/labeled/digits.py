@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from embedx.labeled.data import Labeled, Labels
+from embedx.labeled.data import DataSchema, Labeled, Labels
 
 SIDE = 16  # pixels
 # From the left: 0, 1, ... 9.
@@ -53,7 +53,8 @@ def _drawn(rng: np.random.Generator, n: int) -> Labeled:
     across, down = ink[:, :, 0], ink[:, :, 1] * is_ink[..., None].astype(np.float32)
     grey = np.tanh(down.transpose(0, 2, 1) @ across).reshape(n, SIDE * SIDE)
     grey += rng.normal(0, NOISE, grey.shape).astype(np.float32)
-    return Labeled(grey.clip(0, 1), Labels.single(labels), 10, [str(digit) for digit in range(10)])
+    schema = DataSchema(grey.shape[1], 10, [str(digit) for digit in range(10)])
+    return Labeled(grey.clip(0, 1), Labels.single(labels), 10, schema)
 
 
 def _dots() -> tuple[np.ndarray, np.ndarray]:

@@ -24,16 +24,14 @@ from scipy.sparse import issparse
 
 from embedx.errors import EmbedxError
 from embedx.labeled.arrays import check_finite, features_in, is_binary, labels_in, read_array
-from embedx.labeled.data import Labeled, Labels, TextRows, offsets_of
+from embedx.labeled.data import DataSchema, Labeled, Labels, TextRows, offsets_of
 from embedx.labeled.digits import GENERATED, named
 from embedx.labeled.files import Lines, head_of, source_of
-from embedx.labeled.schema import MAX_IDS, DataSchema, Numbering, decoded, read_label_names, read_names, settled
+from embedx.labeled.schema import MAX_IDS, Numbering, decoded, settled
 from embedx.labeled.sparse import HEADER, check_libsvm, read_libsvm, read_xc
 from embedx.labeled.words import is_fasttext, read_bags
 from embedx.text.sources import STANDARD_INPUT
 from embedx.training.progress import Progress, Silent
-
-__all__ = ["DataSchema", "check_there", "read", "read_label_names", "read_names", "read_training", "with_names"]
 
 SPLIT = re.compile(r"(?P<data>.+)@(?P<split>[^@]+?)(:(?P<column>\d{1,9}))?")
 URL_HOST = re.compile(r"\w+://[^/]*")
@@ -51,27 +49,49 @@ def read(
 ) -> Labeled:
     """The rows in `source`, with the labels in the file `labels` if it has none of its own; they may also have none at all.
 
-    `like` is the schema from `read_training`. Features not in it are dropped. Labels not in it are kept: they get ids of at
-    least its `n_labels`, while `n_labels` and `names` of the result stay those of the training data.
+    `like` is the schema of the training data. Features not in it are dropped. Labels not in it are kept: they get ids of at
+    least its `n_labels`, while `n_labels` of the result stays that of the training data.
     With `keeps_empty` empty lines at the end of a file without a header are rows, as those between others always are.
     """
-    return _read(source, labels, progress, like, keeps_empty)[0]
+    if source == labels == STANDARD_INPUT:
+        raise EmbedxError("-: standard input cannot be both the features and the labels; name a file for one of them")
+    if pair := named(source):
+        return pair[0 if like is None else 1]
+    name, split, column = _split_named(source)
+    try:
+        data = _rows_of(name, progress, like, keeps_empty)
+        if labels is not None:
+            if len(data.labels.ids):
+                raise EmbedxError(f"{name}: has labels of its own; leave out the file of labels, {labels}")
+            data = _with_labels(data, labels, progress, like)
+        return data.rows(_split_rows(split, column, len(data))) if split else data
+    except MemoryError as error:  # where less may be had than is free, as by `ulimit -v`
+        raise EmbedxError(f"{source}: takes more memory than may be had; give fewer rows, or more memory") from error
 
 
-def read_training(source: str, labels: str | None = None, *, progress: Progress = SILENT) -> tuple[Labeled, DataSchema]:
-    """What `read` gives, which must have labels, and what test data are read like."""
-    data, known = _read(source, labels, progress, None, False)
-    if not len(data.labels.ids):
+def read_training(source: str, labels: str | None = None, *, progress: Progress = SILENT) -> Labeled:
+    """What `read` gives, which must have two labels or more."""
+    data = read(source, labels, progress=progress)
+    found = np.unique(data.labels.ids[:1])
+    if not len(found):
         raise EmbedxError(f"{source}: no row has a label; name the file of the labels with --train-labels")
-    return data, known
+    if (data.labels.ids == found).all():
+        n_rows, names = np.count_nonzero(data.labels.n_of_row), data.schema.names
+        label = names[found[0]] if names else found[0]
+        raise EmbedxError(
+            f'{labels or source}: only one label, "{label}", on {n_rows:,} of {len(data):,} rows; give data with two labels or '
+            "more, or train word vectors on text with `embedx train`"
+        )
+    return data
 
 
-def with_names(data: Labeled, known: DataSchema, names: Sequence[str], file: str) -> tuple[Labeled, DataSchema]:
+def with_names(data: Labeled, names: Sequence[str], file: str) -> Labeled:
     """Training data whose labels are called by the names that `file` gives to their ids.
 
     Where the data say labels by name, as LIBSVM and fastText files do, these names must be whole numbers: they become the ids.
     """
-    labels, n_labels = data.labels, known.n_labels
+    labels, known = data.labels, data.schema
+    n_labels = known.n_labels
     if known.by_name:
         own = known.names or []
         if others := [name for name in own if not (name.isdecimal() and name.isascii())]:
@@ -87,33 +107,13 @@ def with_names(data: Labeled, known: DataSchema, names: Sequence[str], file: str
     if known.by_name:
         labels = Labels(labels.offsets, np.array([int(name) for name in own], np.int32)[labels.ids])
     known = replace(known, n_labels=n_labels, names=list(names), by_name=False)
-    return replace(data, labels=labels, n_labels=n_labels, names=known.names), known
+    return replace(data, labels=labels, n_labels=n_labels, known=known)
 
 
 def check_there(source: str) -> None:
     """Raise `EmbedxError` if there are no data of that name, before anything else is read."""
     if source != GENERATED:
         source_of(_split_named(source)[0])
-
-
-def _read(
-    source: str, labels: str | None, progress: Progress, like: DataSchema | None, keeps_empty: bool
-) -> tuple[Labeled, DataSchema]:
-    if source == labels == STANDARD_INPUT:
-        raise EmbedxError("-: standard input cannot be both the features and the labels; name a file for one of them")
-    if pair := named(source):  # training data, then test data
-        data = pair[0 if like is None else 1]
-        return data, like or DataSchema(data.n_features, data.n_labels, data.names)
-    name, split, column = _split_named(source)
-    try:
-        data, known = _rows_of(name, progress, like, keeps_empty)
-        if labels is not None:
-            if len(data.labels.ids):
-                raise EmbedxError(f"{name}: has labels of its own; leave out the file of labels, {labels}")
-            data, known = _with_labels(data, known, labels, progress, like)
-        return data.rows(_split_rows(split, column, len(data))) if split else data, known
-    except MemoryError as error:  # where less may be had than is free, as by `ulimit -v`
-        raise EmbedxError(f"{source}: takes more memory than may be had; give fewer rows, or more memory") from error
 
 
 def _split_named(source: str) -> tuple[str, str, int]:
@@ -126,8 +126,8 @@ def _split_named(source: str) -> tuple[str, str, int]:
     return match["data"], match["split"], int(match["column"] or 1)
 
 
-def _rows_of(name: str, progress: Progress, like: DataSchema | None, keeps_empty: bool) -> tuple[Labeled, DataSchema]:
-    """The rows of one file, with the features of the training data, and what is known after it."""
+def _rows_of(name: str, progress: Progress, like: DataSchema | None, keeps_empty: bool) -> Labeled:
+    """The rows of one file, with the features of the training data."""
     source = source_of(name)
     head = head_of(source)
     if is_binary(head):
@@ -155,7 +155,7 @@ def _rows_of(name: str, progress: Progress, like: DataSchema | None, keeps_empty
         check_finite(name, features.data)  # sums may be too large
     elif features.shape[1] != known.n_features:
         raise EmbedxError(f"{name}: {features.shape[1]} features, but the training data have {known.n_features}; give the same")
-    return Labeled(features, labels.distinct(), known.n_labels, known.names, known.vocabulary), known
+    return Labeled(features, labels.distinct(), known.n_labels, known)
 
 
 def _text_rows(lines: Lines, like: DataSchema | None, keeps_empty: bool) -> tuple[TextRows, bool]:
@@ -176,15 +176,13 @@ def _text_rows(lines: Lines, like: DataSchema | None, keeps_empty: bool) -> tupl
     return read_libsvm(lines, like.first_feature if like else None, by_name), by_name
 
 
-def _with_labels(
-    data: Labeled, known: DataSchema, file: str, progress: Progress, like: DataSchema | None
-) -> tuple[Labeled, DataSchema]:
+def _with_labels(data: Labeled, file: str, progress: Progress, like: DataSchema | None) -> Labeled:
     """The same rows with the labels in the file."""
     source = source_of(file)
     head = head_of(source)
     names = like.names if like else None
     by_name = like.by_name if like else None
-    n_labels = 0
+    n_labels, known = 0, data.schema
     if is_binary(head):
         labels, n_labels = labels_in(file, read_array(source, head, progress))
         found, ids = np.unique(labels.ids, return_inverse=True)
@@ -199,7 +197,7 @@ def _with_labels(
     if like is None:
         n_labels = max(n_labels, known.n_labels, int(labels.ids.max(initial=-1)) + 1)
         known = replace(known, n_labels=n_labels, names=names, by_name=names is not None)
-    return replace(data, labels=labels.distinct(), n_labels=known.n_labels, names=known.names), known
+    return replace(data, labels=labels.distinct(), n_labels=known.n_labels, known=known)
 
 
 def _label_lines(lines: Lines, n_rows: int) -> tuple[Labels, list[bytes]]:

@@ -49,11 +49,11 @@ def scaled(features: Any, scaling: str, maxima: np.ndarray | None = None) -> Any
         else:
             assert maxima is not None
             divisor = maxima[features.indices]
-        return csr_matrix(((features.data / divisor).astype(np.float32), features.indices, features.indptr), features.shape)
+        return csr_matrix(((features.data / divisor).astype(features.dtype), features.indices, features.indptr), features.shape)
     if scaling == "l2":
         lengths = np.linalg.norm(features, axis=1, keepdims=True)
-        return (features / np.where(lengths > 0, lengths, 1)).astype(np.float32)
-    return (features / maxima).astype(np.float32)
+        return (features / np.where(lengths > 0, lengths, 1)).astype(features.dtype)
+    return (features / maxima).astype(features.dtype)
 
 
 def input_length(features: Any) -> float:

@@ -1,8 +1,7 @@
-"""What training data fix for all later data: how many features and labels there are, and what they are called."""
+"""Names of labels and features, and their ids."""
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,18 +12,6 @@ from embedx.training.progress import Silent
 WHOLE = re.compile(r"[+-]?[0-9]{1,1000}")  # Python reads no number of more than 4,300 digits
 MAX_IDS = 2**31 - 1  # ids are int32
 WORD_BYTES = 250  # what Python takes for a word and its number beyond the letters, here, as a string, and in the list of names
-
-
-@dataclass(frozen=True)
-class DataSchema:
-    """Given when reading test data, so that ids mean there what they mean in the training data."""
-
-    n_features: int
-    n_labels: int
-    names: list[str] | None = None  # of the labels, by id
-    vocabulary: list[str] | None = None  # of the features, where they are words
-    by_name: bool = False  # files say labels by name, to be looked up in `names`; otherwise by id
-    first_feature: int = 0  # the id of the first feature in headerless files: 1 if the training file counts from 1
 
 
 class Numbering(dict[bytes, int]):

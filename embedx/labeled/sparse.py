@@ -85,11 +85,11 @@ def decimal(data, p):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def parse(data, p, lowest, highest, columns, values, feature_ends, label_spans, label_ends):  # type: ignore[no-untyped-def]
-    """Read the lines data[p:], the last of which is ended, into the arrays after `highest`.
+def parse(data, p, ranges, columns, values, feature_ends, label_spans, label_ends):  # type: ignore[no-untyped-def]
+    """Read the lines data[p:], the last of which is ended, into the arrays after `ranges`.
 
-    Returns where it stopped, the end or what is no feature with an id from `lowest` to `highest`, and how many rows, features
-    and labels came before.
+    Returns where it stopped, the end or what is no feature whose id is in range, and how many rows, features and labels came
+    before.
     """
     row = feature = label = 0
     within_row = False
@@ -117,7 +117,7 @@ def parse(data, p, lowest, highest, columns, values, feature_ends, label_spans, 
                         start = q + 1
                 continue
         column, p = whole(data, start)
-        if data[p] != COLON or column < lowest or column > highest:
+        if data[p] != COLON or column < ranges.lowest or column > ranges.highest:
             return start, row, feature, label
         value, p = decimal(data, p + 1)
         if data[p] > SPACE or not abs(value) < np.float32(np.inf):
@@ -210,7 +210,7 @@ def _parsed(lines: Lines, chunk: bytes, ranges: Ranges, names: Numbering | None,
     columns, values = np.empty(n, np.int32), np.empty(n, np.float32)
     spans = np.empty((n_rows + chunk.count(b",", p), 2), np.int64)
     lines.budget.take(16 * n_rows + 8 * n + 4 * len(spans))
-    stop, row, n, n_labels = parse(data, p, ranges.lowest, ranges.highest, columns, values, feature_ends, spans, label_ends)
+    stop, row, n, n_labels = parse(data, p, ranges, columns, values, feature_ends, spans, label_ends)
     if stop < len(data):
         raise lines.error(line + row, _feature_fault(chunk[stop : stop + 200].split(None, 1)[0], ranges))
     spans = spans[:n_labels]

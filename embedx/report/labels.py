@@ -53,7 +53,7 @@ def findings(
 
     def example_rows(rows: np.ndarray) -> list[list[str]] | None:
         """A table of rows with their labels and predictions and, where features are words, those of the largest values."""
-        has_words = data.vocabulary is not None and data.is_sparse
+        has_words = data.schema.vocabulary is not None and data.is_sparse
         found = [["row", "labels", "best predictions", *(["words"] if has_words else [])]]
         for row in rows.tolist():
             best = list(zip(top[row].tolist(), probability[row], is_right[row], strict=True))[:SHOWN_PREDICTIONS]
@@ -91,10 +91,10 @@ def curves(facts: Mapping[str, Any]) -> dict[str, Points]:
 
 def heaviest(data: Labeled, row: int) -> list[str]:
     """The words of a row that have the largest values, the largest first."""
-    assert data.vocabulary is not None
+    assert data.schema.vocabulary is not None
     start, end = data.features.indptr[row : row + 2]
     order = np.argsort(-data.features.data[start:end], kind="stable")[:SHOWN_FEATURES]
-    return [data.vocabulary[k] for k in data.features.indices[start:end][order]]
+    return [data.schema.vocabulary[k] for k in data.features.indices[start:end][order]]
 
 
 # ---- tables

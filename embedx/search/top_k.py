@@ -19,13 +19,8 @@ CHUNK = 64  # queries that a thread answers at a time
 def top_k_spec(n_rows: int, share: float, k: int) -> SearchSpec:
     """A search for the best k rows, in one block, that scores this share of all rows and at least 100."""
     n_scored = min(max(round(share * n_rows), 100, k), n_rows)
-    clusters = n_clusters_of(n_rows)
+    clusters = min(round(2 * math.sqrt(n_rows)), n_rows)  # more than in training: better recall, and no updates
     return SearchSpec(1, clusters, n_scored, n_scored, 0.0, 1.0, np.inf, from_logsumexp=False, message_iterations=0)
-
-
-def n_clusters_of(n_rows: int) -> int:
-    """Clusters of so many rows: more than in training, for recall is better, and nothing has to be updated."""
-    return min(round(2 * math.sqrt(n_rows)), n_rows)
 
 
 def search_top_k(

@@ -306,29 +306,6 @@ def save(
     return folder
 
 
-def add_array(stored: Folder, name: str, array: np.ndarray) -> bool:
-    """Add an optional array to a model that was read. False if the folder cannot be written to or locked, or holds another
-    model by now.
-    """
-    lock = locks.lock(stored.path, wait=False)
-    if lock is None:
-        return False
-    try:
-        description = read_description(stored.path)
-        if (facts_of(description), description["settings"]) != (stored.facts, stored.settings):
-            return False
-        description["arrays"][name] = {"shape": list(array.shape), "dtype": str(array.dtype)}
-        with atomic.replacing(stored.path / f"{name}.npy") as out:
-            out.writelines(npy_blocks(array))
-        # Last, so that the array is complete when it is listed.
-        atomic.write_text(stored.path / DESCRIPTION, as_text(description))
-    except (OSError, EmbedxError):
-        return False
-    finally:
-        locks.unlock(lock)
-    return True
-
-
 def npy_blocks(array: np.ndarray) -> Iterator[bytes | memoryview]:
     """`array` as C-order npy, a block of rows at a time, which drops any padding between the rows."""
     header = {"descr": np.lib.format.dtype_to_descr(array.dtype), "fortran_order": False, "shape": array.shape}

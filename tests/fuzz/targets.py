@@ -16,7 +16,8 @@ import numpy as np
 from scipy.sparse import coo_matrix, csc_matrix, csr_matrix, save_npz
 
 from embedx.evaluation.word_sets import read_analogies, read_categories, read_outliers, read_pairs
-from embedx.labeled.read import read, read_label_names, read_names, read_training, with_names
+from embedx.labeled.read import read, read_training, with_names
+from embedx.labeled.schema import read_label_names, read_names
 from embedx.settings import TextSettings
 from embedx.text import cache
 from embedx.text.ngrams import NGrams
@@ -235,13 +236,14 @@ def check_labeled(data):
     assert len(labels) == n_rows
     assert labels.offsets[-1] == len(labels.ids)
     assert (labels.ids >= 0).all()
-    assert data.names is None or len(data.names) == data.n_labels == len(set(data.names))
-    assert data.vocabulary is None or len(data.vocabulary) == n_features
+    assert data.schema.names is None or len(data.schema.names) == data.n_labels == len(set(data.schema.names))
+    assert data.schema.vocabulary is None or len(data.schema.vocabulary) == n_features
 
 
 def check_training(source, labels=None):
     """Reads it as training data, and then the same as test data."""
-    data, known = read_training(source, labels)
+    data = read_training(source, labels)
+    known = data.schema
     check_labeled(data)
     assert data.labels.ids.max() < data.n_labels
     again = read(source, labels, like=known)
@@ -305,10 +307,7 @@ def of_names(folder, rng):
 
     def reading(path):
         read_names(path)
-        data, known = read_training(str(folder / "data.txt"))
-        data, known = with_names(data, known, read_label_names(path), path)
-        check_labeled(data)
-        assert known.names == data.names
+        check_labeled(with_names(read_training(str(folder / "data.txt")), read_label_names(path), path))
 
     return file_of(names, reading)(folder, rng)
 

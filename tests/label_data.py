@@ -1,0 +1,38 @@
+"""Sparse rows whose labels can be learned, and classifiers of them."""
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from embedx import objectives
+from embedx.classification.settings import ClassifySettings
+from embedx.classification.task import train
+from embedx.labeled.data import Labeled, Labels
+
+
+def topics(n=600, n_labels=90, n_features=200, seed=0, several=True):
+    """Rows of sparse features whose labels can be told: each label has three features of its own, and there is noise."""
+    rng = np.random.default_rng(seed)
+    own = rng.integers(0, n_features, (n_labels, 3))
+    lists = [np.sort(rng.choice(n_labels, rng.integers(1, 4) if several else 1, replace=False)) for _ in range(n)]
+    x = np.zeros((n, n_features), dtype=np.float32)
+    for i, labels in enumerate(lists):
+        x[i, own[labels].ravel()] = 1
+        x[i, rng.integers(0, n_features, 3)] += 0.5
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    return Labeled(csr_matrix(x), Labels.of_rows(lists), n_labels)
+
+
+def ova(loss="squared-hinge"):
+    found = objectives.find("ova")
+    return found(found.Settings(loss=loss))
+
+
+def settings(loss="squared-hinge", **options):
+    by_steps = options.get("weights") == "dense" or loss == "logistic" or options.get("bias")
+    return ClassifySettings(
+        **({"epochs": 6, "threads": 1} | ({"batch_size": 16, "learning_rate": 0.3} if by_steps else {}) | options)
+    )
+
+
+def trained(data, *, loss="squared-hinge", **options):
+    return train(data, ova(loss), settings(loss, **options)).classifier

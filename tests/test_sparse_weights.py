@@ -1,0 +1,317 @@
+"""Sparse weights of labels: tiles against loops, what is stored and when, and data at the edge."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from label_data import ova, settings, topics, trained
+from reference_tiles import naive_dual_tile, naive_tile
+from scipy.sparse import csr_matrix, random_array
+
+from embedx import objectives
+from embedx.classification.defaults import default_objective, resolved
+from embedx.classification.settings import ClassifySettings
+from embedx.classification.task import train
+from embedx.engine import tiles
+from embedx.engine.examples import Csr, csr_of, examples_of
+from embedx.engine.loading import load_kernel
+from embedx.engine.select import JOINT
+from embedx.errors import EmbedxError
+from embedx.kernels.random import stream_key
+from embedx.labeled.data import Labeled, Labels
+from embedx.optimizers import update_rule
+from embedx.training.progress import Silent
+
+KEY = stream_key(3, 5)
+
+
+def labelled_rows(rng, n, n_features, n_labels, density, share):
+    """Dense features (n, n_features) of which few are not 0, and which row has which label; one row has none."""
+    x = np.asarray(random_array((n, n_features), density=density, rng=rng).todense(), dtype=np.float32)
+    y = rng.random((n, n_labels)) < share
+    y[7] = False
+    return x, y
+
+
+def tile_plan(objective, optimizer, batch_size=1, **options):
+    options = {"has_bias": True, "lr": np.float32(0), "threshold": np.float32(-1), "key": KEY} | options
+    return tiles.TilePlan(
+        batch_size, 1.0, keeps_accidental_hits=False, positives=JOINT, is_masked=True, optimizer=optimizer,
+        constants=objective.constants(1, 1), **options,
+    )  # fmt: skip
+
+
+def trained_tile(kernel, function, x, y, members, plan):
+    """The weights and biases of the labels, (n_labels, n_features + 1), of the rows that are members, and the loss."""
+    (n, n_features), n_labels = x.shape, y.shape[1]
+    examples = examples_of(csr_matrix(x), Labels.of_rows([np.flatnonzero(row).tolist() for row in y]))
+    y_of = y.copy()
+    y_of[np.setdiff1d(np.arange(n), members)] = False
+    positives = csr_of(np.nonzero(y_of)[1], np.nonzero(y_of)[0], n_labels)
+    is_dual = kernel is tiles.train_tile_dual
+    worker = tiles.new_workspace(n, len(examples.values), n_features, plan.batch_size, plan.optimizer, is_dual=is_dual)
+    groups = Csr(np.array([0, 0, len(members)], dtype=np.int64), members.astype(np.int32))  # the first is empty
+    bias = np.zeros(n_labels, dtype=np.float32)
+    arguments = (examples, tiles.LabelGroups(groups, positives, bias), 1, 0, n_labels, plan, worker)
+    functions = load_kernel(kernel, function, None, arguments, Silent())
+    for _ in range(2):  # what a tile leaves behind does not matter to the next
+        bias[:] = 0
+        loss, kept = kernel(*functions, *arguments)
+        feature, label, value = tiles.kept_weights(arguments[1], 0, n_labels, plan, worker, kept)
+    found = np.zeros((n_labels, n_features + 1))
+    found[label, feature], found[:, -1] = value, bias
+    return found, loss
+
+
+@pytest.mark.parametrize(
+    ("loss", "optimizer", "l2", "lr", "has_bias", "first_state"),
+    [
+        ("squared-hinge", "adagrad", 0, 0.3, True, 0), ("logistic", "adagrad", 0.01, 0.3, True, 0),
+        ("logistic", "sgd", 0, 0.5, False, 0), ("squared-hinge", "sgd", 0.01, 0.5, True, 0),
+        ("squared-hinge", "rowwise-adagrad", 0, 0.3, True, 0), ("logistic", "adagrad", 0, 0.3, True, 0.01),
+        ("logistic", "rowwise-adagrad", 0, 0.3, True, 0.1),
+    ],
+)  # fmt: skip
+def test_a_tile_is_trained_as_by_loops_on_rows_that_are_masked_to_their_support(loss, optimizer, l2, lr, has_bias, first_state):
+    rng, objective = np.random.default_rng(1), ova(loss)
+    x, y = labelled_rows(rng, 60, 25, 7, density=0.2, share=0.1)
+    members = np.flatnonzero(rng.random(60) < 0.8)  # of a group
+    plan = tile_plan(
+        objective, update_rule(optimizer, l2=l2, max_norm=None, row_length=5.0), 8, has_bias=has_bias, epochs=4,
+        lr=np.float32(lr), falls=True, first_state=np.float32(first_state),
+    )  # fmt: skip
+    found, found_loss = trained_tile(tiles.train_tile, objective.coefficients, x, y, members, plan)
+    weight = y.any(axis=1).astype(float)
+    expected, expected_loss = naive_tile(
+        x[members].astype(np.float64), y[members], weight[members], plan, optimizer, l2, loss
+    )  # fmt: skip
+    assert np.abs(expected).max() > 0.1
+    np.testing.assert_allclose(found, expected, atol=2e-4, rtol=2e-3)
+    assert found_loss == pytest.approx(expected_loss, rel=1e-3)
+
+
+@pytest.mark.parametrize(("c", "epochs"), [(1.0, 3), (0.2, 4), (5.0, 2), (1.0, 200)])
+def test_a_tile_is_trained_by_the_dual_as_by_loops_and_comes_to_the_optimum(c, epochs):
+    rng, objective = np.random.default_rng(2), ova()
+    x, y = labelled_rows(rng, 50, 20, 6, density=0.3, share=0.15)
+    plan = tile_plan(objective, update_rule("dcd"), epochs=epochs, c=np.float32(c))
+    found, _ = trained_tile(tiles.train_tile_dual, objective.dual_steps, x, y, np.arange(50), plan)
+    weight = y.any(axis=1).astype(float)
+    expected, support = naive_dual_tile(x.astype(np.float64), y, weight, c, plan)
+    np.testing.assert_allclose(found, expected, atol=2e-4)
+    if epochs < 100:
+        return
+    with_one, sign = np.column_stack([x, np.ones(50)]).astype(np.float64), np.where(y, 1.0, -1.0)
+    used = np.maximum(weight[:, None], y)
+
+    def objective_and_slope(w):
+        short = np.maximum(0, 1 - sign * (with_one @ w.T)) * used
+        return 0.5 * np.sum(w * w) + c * np.sum(short**2), (w - 2 * c * (sign * short).T @ with_one) * support
+
+    least, w = np.inf, np.zeros_like(found)
+    for _ in range(3000):  # of gradient descent, on a smooth and strongly convex function
+        least, slope = objective_and_slope(w)
+        w -= 0.004 * slope
+    assert np.abs(slope).max() < 1e-4
+    assert objective_and_slope(found)[0] < 1.01 * least
+
+
+def dense_of(level, n_features):
+    """float64 (n_nodes, n_features): a level's weights."""
+    w = np.zeros((len(level.bias), n_features))
+    for c in range(level.n_groups):
+        for row in range(level.first_row[c], level.first_row[c + 1]):
+            for at in range(level.first_weight[row], level.first_weight[row + 1]):
+                w[level.first_node[c] + level.child[at], level.features[row]] = level.weight[at]
+    return w
+
+
+@pytest.mark.parametrize(
+    ("weights", "loss", "bias"),
+    [("sparse", "squared-hinge", "zero"), ("tree", "logistic", "zero"), ("tree", "squared-hinge", "frequency")],
+)
+def test_sparse_weights_rank_unseen_rows_as_dense_ones_do(weights, loss, bias):
+    data, test = topics(seed=0), topics(seed=0, n=900).rows(np.arange(600, 900))
+    p = {}
+    for kind in ("dense", weights):
+        found = trained(data, loss=loss, weights=kind, bias=bias, **({"leaf_size": 8, "beam": 4} if kind == "tree" else {}))
+        p[kind] = found.evaluate(test)["p@1"]
+    assert p["dense"] > 0.8
+    assert p[weights] > p["dense"] - 0.05
+
+
+@pytest.mark.parametrize(("weights", "loss"), [("sparse", "squared-hinge"), ("tree", "logistic")])
+def test_the_scale_of_the_features_changes_nothing(weights, loss):
+    data, own = topics(), {"leaf_size": 8} if weights == "tree" else {}
+    large = Labeled((data.features * np.float32(1024)).tocsr(), data.labels, data.n_labels)
+    options = {"weights": weights, **own, **({"optimizer": None} if loss == "squared-hinge" else {})}
+    for each in ({}, {"l2": 1e-3}):
+        scaled = {"l2": each["l2"] * 1024**2} if each else {}
+        found, same = trained(data, loss=loss, **options, **each), trained(large, loss=loss, **options, **scaled)
+        assert len(found.arrays["tree_weight"]) == len(same.arrays["tree_weight"]) > 0
+        np.testing.assert_allclose(found.arrays["tree_weight"], 1024 * same.arrays["tree_weight"], rtol=1e-4)
+        assert found.evaluate(data)["p@1"] == same.evaluate(large)["p@1"] > 0.8
+
+
+def test_scores_of_sparse_weights_are_those_of_their_rows_and_unseen_labels_are_there():
+    data = topics()
+    data = Labeled(data.features, data.labels, data.n_labels + 2)  # two labels that no row has
+    found = trained(data, weights="sparse", weight_threshold=0.02)
+    level, labels = found.trees[0].levels[0], found.trees[0].labels
+    assert len(labels) == data.n_labels - 2
+    z = data.features @ dense_of(level, data.n_features).T + level.bias
+    np.testing.assert_allclose(found.scores(data.features)[:, labels], z, atol=1e-5)
+    metrics = found.evaluate(data)
+    assert np.isfinite(metrics["log_likelihood"])
+    ids, p = (np.concatenate(each) for each in zip(*found.top_k(data.features, 5), strict=True))
+    np.testing.assert_array_equal(ids[:, 0], found.scores(data.features).argmax(axis=1))
+    assert ((p >= 0) & (p <= 1)).all()
+    assert np.abs(level.weight).min() > 0.02
+
+
+@pytest.mark.parametrize("options", [{"weights": "sparse"}, {"weights": "tree", "leaf_size": 8, "arity": 4, "trees": 2}])
+def test_the_number_of_threads_changes_nothing(options):
+    one, three = (trained(topics(), **options, threads=threads) for threads in (1, 3))
+    assert one.arrays.keys() == three.arrays.keys()
+    for name, array in one.arrays.items():
+        np.testing.assert_array_equal(array, three.arrays[name])
+    other = trained(topics(), **options, seed=9)
+    assert not np.array_equal(one.arrays["tree_weight"], other.arrays["tree_weight"])
+
+
+EDGES = [
+    [[0]] * 6,
+    [[0], [], [], [], [], []],
+    [[0], [0, 1], [1], [], [2], [2]],
+    [[k] for k in range(6)],
+    [[0, 1, 2, 3, 4, 5]] * 6,
+]
+KINDS = ["alike", "empty", "one row has features", "random"]
+
+
+@pytest.mark.parametrize("weights", ["sparse", "tree"])
+@pytest.mark.parametrize(("lists", "kind"), [*zip(EDGES, KINDS, strict=False), *zip(EDGES[1:], KINDS[::-1], strict=True)])
+def test_data_at_the_edge_end_well(weights, lists, kind):
+    x = np.zeros((6, 4), dtype=np.float32)
+    if kind == "alike":
+        x[:, 1] = 1
+    elif kind == "one row has features":
+        x[0, 2] = 1
+    elif kind == "random":
+        x[:] = np.random.default_rng(0).random((6, 4))
+    data = Labeled(csr_matrix(x), Labels.of_rows(lists), 7)
+    own = {"leaf_size": 1, "arity": 2, "beam": 3} if weights == "tree" else {}
+    found = trained(data, weights=weights, **own)
+    assert all(np.isfinite(array).all() for array in found.arrays.values())
+    metrics = found.evaluate(data)
+    assert 0 <= metrics["p@1"] <= 1
+    ids, p = (np.concatenate(each) for each in zip(*found.top_k(data.features, 9), strict=True))
+    assert all(sorted(row) == list(range(7)) for row in ids.tolist())
+    assert (np.diff(p, axis=1) <= 1e-6).all()
+    assert [len(ids) for ids, _ in found.top_k(data.features[:0], 3)] in ([], [0])
+    several = any(len(each) > 1 for each in lists)
+    if not several and weights == "tree":
+        np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"hidden": 5}, "no --hidden"),
+        ({"labels": "one"}, "--labels other than one"),
+        ({"max_norm": 1.0}, "no --max-norm"),
+        ({"time_budget": 3.0}, "--epochs"),
+        ({"schedule": "inverse"}, "--schedule linear"),
+        ({"sampler": "uniform"}, "--sampler all"),
+        ({"optimizer": "lbfgs"}, "goes by steps"),
+    ],
+)
+@pytest.mark.parametrize("weights", ["sparse", "tree"])
+def test_what_sparse_weights_do_not_go_with_is_refused(weights, options, message):
+    if weights == "sparse" and "sampler" in options:
+        options, message = options | {"optimizer": "dcd"}, "dcd takes --objective ova"  # others do: see test_sparse_rows
+    given = ClassifySettings(weights=weights, **options)
+    with pytest.raises(EmbedxError, match=message):
+        resolved(given, ova(), topics())
+
+
+@pytest.mark.parametrize(
+    ("data", "options", "chosen"),
+    [
+        (topics(), {}, ("ova", {"loss": "squared-hinge"})),
+        (topics(several=False), {}, ("softmax", {})),
+        (topics(n_labels=1200, several=False), {}, ("ova", {"loss": "squared-hinge"})),
+        (topics(), {"hidden": 10}, ("softmax", {})),
+        (topics(), {"sampler": "uniform"}, ("softmax", {})),
+    ],
+)
+def test_the_objective_suits_the_data_where_none_is_named(data, options, chosen):
+    assert default_objective(data, options) == chosen
+    dense = Labeled(data.features.toarray(), data.labels, data.n_labels)
+    assert default_objective(dense, options) == ("softmax", {})
+
+
+@pytest.mark.parametrize(
+    ("n_labels", "n_features", "options", "weights"),
+    [
+        (90, 200, {}, "dense"),
+        (90, 200, {"optimizer": "dcd"}, "sparse"),
+        (4_000, 5_000, {}, "sparse"),
+        (4_000, 5_000, {"validation": "0.1"}, "dense"),
+        (4_000, 5_000, {"weights": "dense"}, "dense"),
+        (200_000_000, 5_000, {}, "tree"),
+        (200_000_000, 5_000, {"hidden": 10}, "dense"),
+    ],
+)
+def test_weights_are_stored_as_suits_their_number(n_labels, n_features, options, weights):
+    data = topics()
+    features = csr_matrix((data.features.data, data.features.indices, data.features.indptr), (len(data), n_features))
+    chosen = resolved(ClassifySettings(**options), ova(), Labeled(features, data.labels, n_labels))
+    assert chosen.weights == weights
+    assert chosen.optimizer == ("adagrad" if weights == "dense" else "dcd")
+
+
+def test_a_command_without_an_objective_names_the_one_that_it_takes(tmp_path):
+    data = topics(n=80)
+    lines = [f"{len(data)} {data.n_features} {data.n_labels}"]
+    for i in range(len(data)):
+        span = slice(*data.features.indptr[i : i + 2])
+        pairs = zip(data.features.indices[span], data.features.data[span], strict=True)
+        lines.append(",".join(map(str, data.labels[i].tolist())) + "".join(f" {f}:{v:.4f}" for f, v in pairs))
+    (tmp_path / "train.txt").write_text("\n".join(lines) + "\n")
+    command = [sys.executable, "-m", "embedx", "classify", "train.txt", "--weights", "tree", "--leaf-size", "8", "--json"]
+    done = subprocess.run([*command, "--test", "train.txt"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    printed = json.loads(done.stdout)
+    assert printed["objective"] == "ova"
+    assert printed["settings"]["loss"] == "squared-hinge"
+    assert printed["test"]["p@1"] > 0.7
+    assert (tmp_path / "train.ova.embedx").is_dir()
+
+
+@pytest.mark.parametrize("weights", ["sparse", "tree", "dense"])
+def test_a_support_that_is_too_narrow_for_signed_features_is_warned_of(weights):
+    notes = []
+
+    class Notes(Silent):
+        def note(self, message):
+            notes.append(message)
+
+    for sign in (1, -1):
+        data = topics(n=60, n_labels=40)
+        data.features.data[::7] *= sign
+        train(data, ova(), settings(weights=weights, epochs=1), progress=Notes())
+        is_warned = any(each.startswith(f"warning: --weights {weights} keeps") for each in notes)
+        assert is_warned == (sign < 0 and weights != "dense")
+
+
+def test_sparse_weights_need_a_loss_that_is_a_sum_over_labels_and_sparse_features():
+    softmax = objectives.find("softmax")
+    with pytest.raises(EmbedxError, match="sum over labels"):
+        resolved(ClassifySettings(weights="tree"), softmax(softmax.Settings()), topics())
+    data = topics()
+    dense = Labeled(data.features.toarray(), data.labels, data.n_labels)
+    with pytest.raises(EmbedxError, match="sparse features"):
+        resolved(ClassifySettings(weights="sparse"), ova(), dense)
