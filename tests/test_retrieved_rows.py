@@ -10,9 +10,8 @@ import embedx
 from embedx.classification import task as classify
 from embedx.classification.classifier import load
 from embedx.classification.settings import ClassifySettings
-from embedx.cli.labels import predict
+from embedx.cli.app import application
 from embedx.cli.options import classify_options, train_options
-from embedx.distributed.settings import ClusterSettings
 from embedx.errors import EmbedxError
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.digits import digits
@@ -34,8 +33,6 @@ def few_are_few(monkeypatch):
 
 
 EVERYTHING = {"scored_fraction": 1.0, "candidate_fraction": 1.0, "slack": 1e6, "min_coefficient": 1e-30, "warm_up": 0.0}
-
-HERE = ClusterSettings()
 
 
 def problem(kind, n=200, n_labels=40, seed=0):
@@ -207,13 +204,15 @@ def test_a_search_among_some_labels_says_how_many_it_finds(saved):
     assert found == pytest.approx(recall)
 
 
-def test_predict_by_search_reports_its_recall(tmp_path):
-    data, printed = problem("dense", n=600, n_labels=300), io.StringIO()
+def test_predict_by_search_reports_its_recall(tmp_path, capsys):
+    data = problem("dense", n=600, n_labels=300)
     run(Softmax, data).classifier.save(tmp_path / "model")
     np.save(tmp_path / "features.npy", data.features)
-    rows = list(predict(str(tmp_path / "model"), str(tmp_path / "features.npy"), 3, 1, 0.5, HERE, Reporter(printed)))
-    assert [len(row) for row in rows] == [3] * 600
-    assert "150 of 300 labels are scored for each row, which finds" in printed.getvalue()
+    words = ["predict", str(tmp_path / "model"), str(tmp_path / "features.npy"), "--top-k", "3", "--search"]
+    application(words)([*words, "--threads", "1", "--scored-fraction", "0.5"], standalone_mode=False)
+    printed = capsys.readouterr()
+    assert [line.count("\t") for line in printed.out.splitlines()] == [5] * 600
+    assert "150 of 300 labels are scored for each row, which finds" in printed.err
 
 
 def test_a_model_that_cannot_be_searched_says_so():

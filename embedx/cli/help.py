@@ -65,7 +65,8 @@ class Command(TyperCommand):
                 raise EmbedxError(f"{name.rstrip('=')} '': an empty value; give one, or leave {name.rstrip('=')} out")
         path, in_file = None, []
         try:
-            if path := self.make_parser(ctx).parse_args(list(args))[0].get("config"):
+            path = self.make_parser(ctx).parse_args(list(args))[0].get("config")
+            if path is not None and not ctx.resilient_parsing:  # as for a shell that completes
                 in_file = words_of(Path(path), self)
             return super().parse_args(ctx, [*in_file, *args])
         except (UsageError, EmbedxError) as error:

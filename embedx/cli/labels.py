@@ -5,7 +5,7 @@ import dataclasses
 import json
 import shlex
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,6 +17,7 @@ from embedx.classification import task as classification
 from embedx.classification.defaults import default_objective, new_objective
 from embedx.classification.settings import ClassifySettings, check_given, share_of_rows
 from embedx.cli import run
+from embedx.cli.streams import is_read_at_once
 from embedx.distributed.settings import ClusterSettings
 from embedx.engine.settings import check_stopping
 from embedx.errors import EmbedxError
@@ -25,7 +26,7 @@ from embedx.labeled.digits import GENERATED
 from embedx.labeled.read import check_there, read, read_training, with_names
 from embedx.labeled.schema import read_label_names
 from embedx.settings import settings_of
-from embedx.training.progress import Progress
+from embedx.training.progress import Progress, Reporter
 
 
 def classify(given: SimpleNamespace) -> None:
@@ -118,30 +119,32 @@ def labelled_data(given: SimpleNamespace, progress: Progress) -> tuple[Labeled, 
     return training, read(test, given.test_labels, progress=progress, like=training.schema) if test else None
 
 
-def predict(
-    model: str, source: str, top_k: int, threads: int | None, scored: float | None, cluster: ClusterSettings, progress: Progress
-) -> Iterator[list[tuple[str, float]]]:
-    """The `top_k` best labels of each row of `source`, by name, with their probabilities.
-
-    scored  the fraction of the labels that is scored, found by an index; None: all
-    """
-    found = classifier.load(model)
+def predict(given: SimpleNamespace) -> None:
+    """Print the best labels of each row, by name, with their probabilities."""
+    cluster = ClusterSettings(given.cluster, given.workers)
+    progress = Reporter(sys.stderr, is_quiet=given.quiet, is_alone=not is_read_at_once())
+    found = classifier.load(given.model)
     _note_probabilities(found, progress)
-    data = read(source, progress=progress, like=found.known, keeps_empty=True)
-    names = [found.name(k) for k in range(found.n_labels)]
-    if scored is not None and cluster.is_asked_for:
+    features = read(given.data, progress=progress, like=found.known, keeps_empty=True).features
+    if given.search and cluster.is_asked_for:
         raise EmbedxError("--search does not apply with --cluster; leave out one of them")
+    best: Iterable[tuple[np.ndarray, np.ndarray]]
     if cluster.is_asked_for:
         from embedx.distributed.predict import predict as by_workers
 
-        best: Iterable[tuple[np.ndarray, np.ndarray]] = by_workers(cluster, found, data.features, top_k, threads, progress)
-    elif scored is None:
-        best = found.top_k(data.features, top_k, progress, threads)
+        best = by_workers(cluster, found, features, given.top_k, given.threads, progress)
+    elif given.search:
+        _, best = found.searched_top_k(features, given.top_k, given.scored_fraction, progress, given.threads)
     else:
-        _, best = found.searched_top_k(data.features, top_k, scored, progress, threads)
+        best = found.top_k(features, given.top_k, progress, given.threads)
+    names = [found.name(k) for k in range(found.n_labels)]
     for ids, probabilities in best:
         for row, values in zip(ids.tolist(), probabilities.tolist(), strict=True):
-            yield [(names[k], value) for k, value in zip(row, values, strict=True)]
+            labels = [{"label": names[k], "probability": value} for k, value in zip(row, values, strict=True)]
+            if given.as_json:
+                print(json.dumps(labels))
+            else:
+                print("\t".join(f"{each['label']}\t{each['probability']:.4g}" for each in labels))
 
 
 def _note_probabilities(found: classifier.Classifier, progress: Progress) -> None:

@@ -3,13 +3,13 @@
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Annotated, Any
 
 import typer
 
 from embedx.cli import tables
-from embedx.cli.streams import is_read_at_once
-from embedx.distributed.settings import MAX_WORKERS, ClusterSettings
+from embedx.distributed.settings import MAX_WORKERS
 from embedx.errors import EmbedxError
 from embedx.settings import MAX_THREADS
 from embedx.training.progress import Reporter
@@ -39,16 +39,10 @@ def predict(
     cluster          predict on a Ray cluster: its workers share the rows
     workers          with --cluster: worker processes; by default one per machine
     """
+    given = SimpleNamespace(**locals())
     from embedx.cli import labels
 
-    on = ClusterSettings(cluster, workers)
-    reporter = Reporter(sys.stderr, is_quiet=quiet, is_alone=not is_read_at_once())
-    scored = scored_fraction if search else None
-    for row in labels.predict(model, data, top_k, threads, scored, on, reporter):
-        if as_json:
-            print(json.dumps([{"label": label, "probability": probability} for label, probability in row]))
-        else:
-            print("\t".join(f"{label}\t{probability:.4g}" for label, probability in row))
+    labels.predict(given)
 
 
 def evaluate(
