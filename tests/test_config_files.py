@@ -58,6 +58,11 @@ def test_a_mistake_in_the_file_is_reported_with_the_file(file, text, message):
     assert raised.value.exit_code == 2
 
 
+def test_a_mistake_on_the_command_line_is_not_that_of_the_file(file):
+    with pytest.raises(EmbedxError, match=r"^--dim abc: must be a whole number"):
+        application(["train"])(["train", "x", "--config", file("dim = 5"), "--dim", "abc"], standalone_mode=False)
+
+
 def test_a_file_that_cannot_be_read_is_reported(tmp_path):
     with pytest.raises(EmbedxError, match=r"^--config nowhere.toml: cannot be read: No such file or directory"):
         application(["train"])(["train", "x", "--config", "nowhere.toml"], standalone_mode=False)

@@ -72,8 +72,8 @@ class Command(TyperCommand):
         except (UsageError, EmbedxError) as error:
             message = str(error) if isinstance(error, EmbedxError) else self._remedy(error, known)
             option = re.search(r"--[\w-]+", message)
-            is_in_file = option is not None and any(re.match(rf"{option[0]}\b", word) for word in in_file)
-            raise EmbedxError(f"{path}: {message}" if is_in_file else message) from error
+            has = [option and any(word.split("=")[0] == option[0] for word in words) for words in (in_file, args)]
+            raise EmbedxError(f"{path}: {message}" if has == [True, False] else message) from error
 
     def _remedy(self, error: Any, known: Iterable[str]) -> str:
         """One line about wrong usage."""
