@@ -22,7 +22,6 @@ PIECE tokens of one that is longer.
 import dataclasses
 import math
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -168,13 +167,7 @@ def draw(
 
 
 def pairs_of(
-    corpora: Corpora,
-    vectors: WordVectors,
-    *,
-    seed: int = 0,
-    at_most: int = PAIRS,
-    progress: Progress | None = None,
-    cache_dir: Path | None = None,
+    corpora: Corpora, vectors: WordVectors, *, seed: int = 0, progress: Progress | None = None
 ) -> tuple[HeldOutPairs, HeldOutPairs]:
     """Pairs to score and pairs to calibrate with, from text that is read by the model's own settings; see `draw`.
 
@@ -182,10 +175,10 @@ def pairs_of(
     """
     trained_on(vectors)
     text = TextSettings.from_options(vectors.settings)
-    with encode(corpora, text, progress or Silent(), cache_dir, vectors.phrases) as corpus:
+    with encode(corpora, text, progress or Silent(), None, vectors.phrases) as corpus:
         number = {word: k for k, word in enumerate(vectors.words)}
         remap = np.fromiter((number.get(word, -1) for word in corpus.words), np.int32, len(corpus.words))
-        return draw(*text_of(corpus.tokens, remap), vectors, seed, at_most)
+        return draw(*text_of(corpus.tokens, remap), vectors, seed)
 
 
 def architecture_of(vectors: WordVectors) -> str:
