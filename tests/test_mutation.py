@@ -1,0 +1,108 @@
+"""That `python -m tests.mutation` makes the changes it should and knows which of them are noticed."""
+
+import ast
+import re
+import shutil
+import subprocess
+import sys
+
+import mutation
+import pytest
+
+MODULE = """def half(x):
+    return x - 1 if x > 3 else x
+
+
+def endless(x):
+    while not x:
+        x = 1
+    return x
+
+
+def untested(x):
+    return -x
+"""
+TEST = """
+from embedx.tiny.module import endless, half
+
+def test_half():
+    assert half(9) == 8
+
+def test_endless():
+    assert endless(0) == 1
+"""
+PRINTED = re.compile(r"([a-z ]+): embedx/tiny/module.py:\d+ (\w+)\n    - .*\n    \+ (.*)\n")
+
+
+def changes(source):
+    return [mutant.after for mutant in mutation.mutants("x.py", f"def f(a, b=2, *, c: int = 3):\n    {source}\n")]
+
+
+@pytest.mark.parametrize(
+    ("source", "after"),
+    [
+        ("return a + b * c", ["return a - b * c", "return a + b / c"]),
+        ("return a - b / c", ["return a + b / c", "return a - b * c"]),
+        ("return -a", ["return a"]),
+        ("return a < b <= c", ["return a <= b <= c", "return a < b < c"]),
+        ("return a > b or a >= c", ["return a > b and a >= c", "return a >= b or a >= c", "return a > b or a > c"]),
+        ("return a == b and c", ["return a == b or c", "return a != b and c"]),
+        ("return not a", ["return a"]),
+        ("a += b", ["pass", "a -= b"]),
+        ("a *= b", ["pass", "a /= b"]),
+        ("a |= b", ["pass"]),
+        ("return range(a), range(b, c, a)", ["return (range(a - 1), range(b, c, a))", "return (range(a), range(b, c - a, a))"]),
+        ("return 0, 1, 7, 0.0, 0.5, True", [
+            "return (1, 1, 7, 0.0, 0.5, True)", "return (0, 0, 7, 0.0, 0.5, True)", "return (0, 1, 14, 0.0, 0.5, True)",
+            "return (0, 1, 7, 1.0, 0.5, True)", "return (0, 1, 7, 0.0, 1.0, True)", "return (0, 1, 7, 0.0, 0.5, False)",
+        ]),
+        ("for k in range(a): b(k)", ["for k in range(a - 1):"]),
+        ("if a: b = 1", ["b = 0"]),
+        ("a = 1; b = 2; a = 1", ["a = 0", "b = 4", "a = 0"]),
+        ("raise ValueError(a + 1)", []),
+        ("return f'{a + 1}'", []),
+        ("prefetch(a, 1)", []),
+        ("return 'a'", []),
+    ],
+)  # fmt: skip
+def test_one_thing_is_changed_at_a_time(source, after):
+    assert changes(source) == after
+
+
+def test_nothing_is_changed_outside_functions():
+    assert not list(mutation.mutants("x.py", "A = 1\nclass B:\n    c: int = 2 + 3\n"))
+
+
+def test_a_mutant_is_the_file_with_its_change_alone():
+    before = ast.unparse(ast.parse(MODULE)).splitlines()
+    for mutant in mutation.mutants("x.py", MODULE):
+        changed = [new.strip() for new, old in zip(mutant.source.splitlines(), before, strict=True) if new != old]
+        assert changed == [mutant.after]
+        assert mutant.before in MODULE.splitlines()[mutant.lines.start - 1]
+
+
+def test_what_no_test_notices_survives_and_is_printed(tmp_path):
+    files = {
+        "embedx/tiny/module.py": MODULE,
+        "embedx/tiny/__init__.py": "",
+        "embedx/__init__.py": "",
+        "tests/test_tiny.py": TEST,
+    }
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(content)
+    shutil.copy(mutation.__file__, tmp_path / "tests")
+    code = (
+        "from pathlib import Path; from tests import mutation; mutation.ROOT = Path.cwd(); mutation.START_SECONDS = 4; "
+        "mutation.TESTS = {'embedx/tiny': 'tiny'}; mutation.main()"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert ran.returncode == 1, ran.stderr
+    assert {(what, function, after) for what, function, after in PRINTED.findall(ran.stdout)} == {
+        ("survived", "half", "return x - 1 if x >= 3 else x"),
+        ("survived", "half", "return x - 1 if x > 6 else x"),
+        ("timed out", "endless", "x = 0"),
+        ("not reached", "untested", "return x"),
+    }
+    assert ran.stdout.splitlines()[-1] == "embedx/tiny: 3 killed, 1 not reached, 2 survived, 1 timed out"
+    assert (tmp_path / "embedx/tiny/module.py").read_text() == MODULE
