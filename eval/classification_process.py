@@ -1,6 +1,4 @@
-"""One measurement of speed-classification in a process of its own: prints its result as one line of JSON.
-
-    python -m eval.classification_process JOB FILES      JOB and FILES are JSON objects
+"""One measurement of speed-classification in a process of its own.
 
 A job names its tool (one of TOOLS below) and its settings; FILES says where the data set lies in each form that a tool reads.
 Seconds are of the wall clock. Imports are not timed, and neither is what compares to them, the loading of embedx's compiled
@@ -10,10 +8,8 @@ kernels: it trains a few rows beforehand. PECOS runs in an interpreter of its ow
 import contextlib
 import importlib.metadata
 import inspect
-import json
 import os
 import re
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -99,14 +95,13 @@ def used(function: Any, given: dict[str, Any], *names: str) -> dict[str, Any]:
 
 
 def embedx(job: Job, files: Files, scratch: Path) -> Result:
-    from eval.under_test import read, read_training
+    from embedx.labeled.read import read, read_training
 
     watch = Watch()
     read_training(f"{files['folder']}/test.txt")  # so that the reader's kernels are loaded
     with watch.time("reading"):
         training = read_training(f"{files['folder']}/train.txt")
-        schema = training.schema
-        test = read(f"{files['folder']}/test.txt", like=schema)
+        test = read(f"{files['folder']}/test.txt", like=training.schema)
     warm(job, training.rows(np.arange(min(256, len(training)))))
     with watch.time("training"):
         trained = run(job, training)
@@ -119,7 +114,9 @@ def embedx(job: Job, files: Files, scratch: Path) -> Result:
 
 
 def run(job: Job, data: Any, **other: Any) -> Any:
-    from eval.under_test import ClassifySettings, classification, objectives
+    from embedx import objectives
+    from embedx.classification import task as classification
+    from embedx.classification.settings import ClassifySettings
 
     options = job["options"] | {"threads": job["threads"], "seed": job["turn"]} | other
     if "optimizer" in options:  # such jobs were defined when these were the defaults
@@ -308,7 +305,7 @@ def fit_of(log_p: np.ndarray, y: np.ndarray, seen: np.ndarray) -> dict[str, floa
 
 
 def embedx_single(job: Job, files: Files, scratch: Path) -> Result:
-    from eval.under_test import Labeled, Labels
+    from embedx.labeled.data import Labeled, Labels
 
     watch = Watch()
     x, y, test, expected = single(files)
@@ -364,8 +361,8 @@ def scaling(job: Job, files: Files, scratch: Path) -> Result:
 
 def growth(job: Job, files: Files, scratch: Path) -> Result:
     """Time and memory on generated data of as many rows as labels, which are made here."""
+    from embedx.labeled.data import Labeled, Labels
     from eval.generated_labels import generated
-    from eval.under_test import Labeled, Labels
 
     watch = Watch()
     features, y = generated(job["labels"], job["examples"], 1)
@@ -386,7 +383,7 @@ def growth(job: Job, files: Files, scratch: Path) -> Result:
 
 
 def random_data(rng: np.random.Generator, n: int, d: int, n_labels: int) -> Any:
-    from eval.under_test import Labeled, Labels
+    from embedx.labeled.data import Labeled, Labels
 
     features = (rng.standard_normal((n, d)) / np.sqrt(d)).astype(np.float32)
     return Labeled(features, Labels.single(rng.integers(n_labels, size=n)), n_labels)
@@ -412,8 +409,6 @@ TOOLS = {
 }  # fmt: skip
 
 
-if __name__ == "__main__":
-    job, files = json.loads(sys.argv[1]), json.loads(sys.argv[2])
+def measure(job: Job, files: Files) -> Result:
     with tempfile.TemporaryDirectory() as scratch:
-        facts = TOOLS[job["tool"]](job, files, Path(scratch))
-        print("\n" + json.dumps({**facts, "peak": status("VmHWM")}))
+        return TOOLS[job["tool"]](job, files, Path(scratch)) | {"peak": status("VmHWM")}

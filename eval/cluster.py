@@ -1,25 +1,43 @@
 """Is a cluster as good as one machine, what does it cost, and how fast would many machines be?
 
-Sections: `quality`, workers in turn within one process, by the code that runs on a cluster, on the first megabytes of the
-`time`, the command with and without a cluster of this machine alone, in turns; `costs`, what the simulation of
-`cluster_model.py` needs. Every measurement is a process of its own (`cluster_process.py`).
+Sections: `quality`, workers in turn within one process, by the code that runs on a cluster, on the first megabytes of the text:
+each merges after its range with what the others have learned since its turn before, as many machines of one speed would do it;
+`time`, the command with and without a cluster of this machine alone, in turns. Every measurement is a process of its own.
+What the simulation of `cluster_model.py` needs is on record (`costs`).
 """
 
-import dataclasses
+import contextlib
+import json
 import math
 import statistics as median_of
+import subprocess
+import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import numpy as np
 
+from embedx import load
+from embedx.distributed import words as distributed_words
+from embedx.distributed.ray_backend import Size
+from embedx.distributed.server import WorkerState
+from embedx.distributed.worker import ChunkRange, Worker
+from embedx.evaluation import words
+from embedx.settings import TextSettings
+from embedx.skipgram import task as skipgram
+from embedx.skipgram.configuration import configure
+from embedx.text.encode import encode
+from embedx.training.memory import n_bytes
+from embedx.training.progress import Silent
+from embedx.training.strategy import Tally
 from eval import corpus, word_tests
-from eval.cluster_model import Costs, Machines, uses_of, vocabulary_of, words_per_second, zipf
+from eval.cluster_model import Machines, uses_of, vocabulary_of, words_per_second, zipf
 from eval.experiment import Experiment, Run, in_process
 from eval.page import DASH, number, table, thousands
 from eval.records import Job, Records, Result
-from eval.under_test import Size, distributed_words
 
 OBJECTIVES = ("ns", "hs", "ar", "ove", "sampled-softmax")
 WORKERS = (1, 2, 4, 8, 16)
@@ -36,8 +54,6 @@ PASSES = 5  # over the text
 
 def jobs(run: Run) -> Iterator[Job]:
     own, sections = run.settings, run.chosen("section")
-    if "costs" in sections:
-        yield {"kind": "costs", "range_words": int(own.range_words), "ranges": int(own.ranges)}
     if "time" in sections:
         for seed in range(1, int(own.repetitions) + 1):
             for workers, threads in HOW:
@@ -55,18 +71,110 @@ def jobs(run: Run) -> Iterator[Job]:
 def prepare(run: Run) -> dict[str, Any]:
     """The text, and its first megabytes."""
     about = corpus.unpacked(run)
-    beginning = run.folder / "beginning"
-    with Path(run.files["text"]).open("rb") as source, beginning.open("wb") as out:
-        out.write(source.read(int(run.settings.megabytes * 1e6)).rpartition(b" ")[0])
-    run.files |= {"beginning": str(beginning), "tokens": str(run.folder / "tokens")}
-    if run.has_data:
-        run.files["data"] = str(run.data)
-    about["beginning"] = corpus.facts_of(beginning)
+    run.files["tokens"] = str(run.folder / "tokens")
+    about["beginning"] = corpus.beginning(run, Path(run.files["text"]), b" ")
     return {"corpus": about}
 
 
 def measure(run: Run, job: Job) -> Result:
-    return in_process("eval.cluster_process", job, run.files)
+    return in_process("eval.cluster", "train_in_turn" if job["kind"] == "quality" else "run_command", job, run.files)
+
+
+# ---- in a process of its own
+
+
+def train_in_turn(job: Job, files: dict[str, str]) -> Result:
+    """Held-out log-likelihood and pooled similarity after workers in turn, and the bytes that they exchanged."""
+    options = {"threads": 1, "heldout": 0.01, "seed": job["seed"], "epochs": job["epochs"]}
+    with prepared(job["objective"], options, files["beginning"], files) as (task, inner, plan):
+        settings, server = task.settings, plan.server(inner)
+        workers, states = started(plan, job["workers"])
+        total = inner.n_chunks * int(settings.epochs)
+        each = max(1, round(total / len(workers) / job["merges"]))
+        tally, travelled, merge_seconds, seconds = Tally(), 0, 0.0, 0.0
+        steps = [(epoch, first) for epoch in range(int(settings.epochs)) for first in range(0, inner.n_chunks, each)]
+        for turn, (epoch, first) in enumerate(steps):
+            worker, state = workers[turn % len(workers)], states[turn % len(workers)]
+            if (initial := server.initial(state)) is not None:
+                worker.overwrite(initial)
+            chunks = range(first, min(first + each, inner.n_chunks))
+            rates = [
+                float(settings.learning_rate or 0) * (1 - (epoch + at / inner.n_chunks) / settings.epochs)
+                for at in (chunks.start, chunks.stop)
+            ]
+            done, taken = worker.train(ChunkRange(epoch, chunks, *rates, 1.0))
+            assert done is not None
+            tally += done
+            begun = perf_counter()
+            remote = server.remote_delta(state)
+            local = worker.merge(remote)
+            server.add(state, local)
+            merge_seconds += perf_counter() - begun
+            seconds += taken
+            travelled += n_bytes(remote) + n_bytes(local)
+        vectors = task.model(None)
+        answers = words.score(vectors, word_tests.tests(files.get("data")))
+        return {
+            "heldout": task.heldout_metrics(), "loss": tally.mean_loss, "words": tally.words, "range_words": each * 10_000,
+            "bytes_per_word": travelled / tally.words, "merge_seconds": merge_seconds, "seconds": seconds, "merges": len(steps),
+            "vocabulary": len(task.words), "rows": len(inner.tables.inputs.rows) + len(inner.tables.outputs.rows),
+            **word_tests.pooled(answers),
+        }  # fmt: skip
+
+
+@contextlib.contextmanager
+def prepared(objective: str, options: dict[str, Any], text: str, files: dict[str, str]) -> Iterator[tuple[Any, Any, Any]]:
+    """A run on a text that is about to begin, how it would train on one machine, and how on workers."""
+    with encode([text], TextSettings(), Silent(), Path(files["tokens"]), threads=1) as corpus:
+        task = skipgram.prepared(corpus, configure(objective, options), Silent())
+        task.initialise()
+        inner = task.strategy()
+        inner.compile(Silent())
+        yield task, inner, distributed_words.plan_of(task, inner)
+
+
+def started(plan: Any, n: int) -> tuple[list[Any], list[Any]]:
+    """So many workers of one thread, and what the server knows of them."""
+    workers = [Worker(plan, 1) for _ in range(n)]
+    for worker in workers:
+        worker.start()
+    return workers, [WorkerState(number) for number in range(n)]
+
+
+def run_command(job: Job, files: dict[str, str]) -> Result:
+    """Seconds of training of the command, without a cluster or on one of this machine, and its held-out log-likelihood."""
+    with contextlib.ExitStack() as opened:
+        options: list[str] = []
+        if job["workers"]:
+            cluster = opened.enter_context(one_machine(job["workers"] * job["threads"]))
+            options = ["--cluster", cluster, "--workers", str(job["workers"])]
+        scratch = opened.enter_context(tempfile.TemporaryDirectory())
+        command = [
+            sys.executable, "-m", "embedx", "train", files["text"], "--output", str(Path(scratch, "model")),
+            "--threads", str(job["threads"]), "--epochs", str(job["epochs"]), "--heldout", "1%", "--cache-dir", files["tokens"],
+            "--seed", str(job["seed"]), "--json", *options,
+        ]  # fmt: skip
+        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+        facts = json.loads(done.stdout)
+        vectors = load(str(Path(scratch, "model")))
+        answers = words.score(vectors, word_tests.tests(files.get("data")))
+    kept = {name: facts[name] for name in ("seconds", "words_trained", "words_per_second", "heldout")}
+    return {**kept, "cluster": facts.get("cluster"), **word_tests.pooled(answers)}
+
+
+@contextlib.contextmanager
+def one_machine(cpus: int) -> Iterator[str]:
+    """The address of a Ray cluster of this machine alone."""
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(
+        initialize_head=True,
+        head_node_args={"num_cpus": cpus, "include_dashboard": False, "object_store_memory": 1_000_000_000},
+    )
+    try:
+        yield cluster.address
+    finally:
+        cluster.shutdown()
 
 
 # ---- tables
@@ -74,32 +182,28 @@ def measure(run: Run, job: Job) -> Result:
 
 def quality(records: Records) -> str:
     """Each number of workers beside one of the same objective, by held-out log-likelihood and pooled similarity."""
-    rows = []
+    rows: list[dict[str, Any]] = []
     for objective in OBJECTIVES:
         alone = records.succeeded(kind="quality", objective=objective, workers=1)
-        if not alone:
-            continue
         values = [each["result"]["heldout"]["log_likelihood"] for each in alone]
-        spread = f"± {np.std(values, ddof=1):.3f}" if len(values) > 1 else DASH
-        rows.append({
-            "objective": objective, "workers": "1", "merges": DASH, "runs": str(len(alone)),
-            "held-out log-likelihood": number(float(np.mean(values)), 3), "minus one worker's": spread,
-            "pooled similarity": number(mean_similarity(alone), 3), "minus its": DASH,
-            "bytes/word": DASH,
-        })  # fmt: skip
-        for merges in MERGES:
-            for n in WORKERS[1:]:
-                for each in records.succeeded(kind="quality", objective=objective, workers=n, merges=merges)[-1:]:
-                    result = each["result"]
-                    value = result["heldout"]["log_likelihood"]
-                    apart = word_tests.similarity([each], alone)
-                    rows.append({
-                        "objective": objective, "workers": str(n), "merges": str(merges), "runs": "1",
-                        "held-out log-likelihood": number(value, 3), "minus one worker's": f"{value - np.mean(values):+.3f}",
-                        "pooled similarity": number(mean_similarity([each]), 3),
-                        "minus its": f"{apart.value:+.3f} ± {apart.error:.3f}" if apart else DASH,
-                        "bytes/word": number(result["bytes_per_word"], 0),
-                    })  # fmt: skip
+        cases = [(1, MERGES[0]), *((n, merges) for merges in MERGES for n in WORKERS[1:])]
+        for n, merges in cases if alone else ():
+            runs = alone if n == 1 else records.succeeded(kind="quality", objective=objective, workers=n, merges=merges)[-1:]
+            if not runs:
+                continue
+            value = float(np.mean([each["result"]["heldout"]["log_likelihood"] for each in runs]))
+            row = {"objective": objective, "workers": str(n), "merges": DASH if n == 1 else str(merges), "runs": str(len(runs)),
+                   "held-out log-likelihood": number(value, 3)}  # fmt: skip
+            if n == 1:
+                row["minus one worker's"] = f"± {np.std(values, ddof=1):.3f}" if len(values) > 1 else DASH
+            else:
+                row["minus one worker's"] = f"{value - np.mean(values):+.3f}"
+            apart = word_tests.similarity(runs, alone) if n > 1 else None
+            rows.append(row | {
+                "pooled similarity": number(mean_similarity(runs), 3),
+                "minus its": f"{apart.value:+.3f} ± {apart.error:.3f}" if apart else DASH,
+                "bytes/word": DASH if n == 1 else number(runs[0]["result"]["bytes_per_word"], 0),
+            })  # fmt: skip
     return table(rows)
 
 
@@ -134,37 +238,27 @@ def time(records: Records) -> str:
     return table(rows)
 
 
-def measured(records: Records) -> tuple[Costs, Result] | None:
-    """The last costs on record."""
-    if (last := records.last(kind="costs")) is None:
-        return None
-    names = ("words_per_second", "merged", "added", "gathered", "latency", "row_bytes", "moved")
-    return Costs(**{name: last[name] for name in names}), last
-
-
 def costs(records: Records) -> str:
     """What the simulation takes from this machine."""
-    if (of := measured(records)) is None:
+    if (cost := records.last(kind="costs")) is None:
         return table([])
-    cost, result = of
     return table([
-        {"what": "words trained by a thread in a second", "measured": thousands(cost.words_per_second)},
-        {"what": "a worker merges a row, µs", "measured": number(1e6 * cost.merged, 2)},
-        {"what": "the head adds a row, µs", "measured": number(1e6 * cost.added, 2)},
-        {"what": "the head gathers a row, µs", "measured": number(1e6 * cost.gathered, 2)},
-        {"what": "a call of a worker, ms", "measured": number(1e3 * cost.latency, 2)},
-        {"what": "bytes of a row that travels", "measured": number(cost.row_bytes, 0)},
-        {"what": "bytes a second from one process to another, GB", "measured": number(1e-9 / cost.moved, 2)},
-        {"what": f"rows changed by a range, of {thousands(result['rows'])}", "measured": thousands(result["rows_changed"])},
-        {"what": "the same as the simulation expects it", "measured": thousands(result["rows_expected"])},
+        {"what": "words trained by a thread in a second", "measured": thousands(cost['words_per_second'])},
+        {"what": "a worker merges a row, µs", "measured": number(1e6 * cost['merged'], 2)},
+        {"what": "the head adds a row, µs", "measured": number(1e6 * cost['added'], 2)},
+        {"what": "the head gathers a row, µs", "measured": number(1e6 * cost['gathered'], 2)},
+        {"what": "a call of a worker, ms", "measured": number(1e3 * cost['latency'], 2)},
+        {"what": "bytes of a row that travels", "measured": number(cost['row_bytes'], 0)},
+        {"what": "bytes a second from one process to another, GB", "measured": number(1e-9 / cost['moved'], 2)},
+        {"what": f"rows changed by a range, of {thousands(cost['rows'])}", "measured": thousands(cost["rows_changed"])},
+        {"what": "the same as the simulation expects it", "measured": thousands(cost["rows_expected"])},
     ])  # fmt: skip
 
 
 def checked(records: Records) -> str:
     """Workers on this machine, simulated and measured, in words a second of all."""
-    if (of := measured(records)) is None:
+    if (cost := records.last(kind="costs")) is None:
         return table([])
-    cost, result = of
     rows = []
     alone = records.median("words_per_second", kind="run", workers=0, threads=1)
     for workers, threads in HOW:
@@ -173,7 +267,7 @@ def checked(records: Records) -> str:
         if workers and last and real and alone:
             about = last["cluster"]
             per_range = float(distributed_words.CHUNK * about.get("chunks_of_range", about.get("stretches_of_range")))
-            simulated = here(cost, result, workers, threads, alone, per_range)
+            simulated = here(cost, workers, threads, alone, per_range)
             rows.append({
                 "how": titled(workers, threads), "simulated, words/s": thousands(simulated),
                 "measured, words/s": thousands(real), "simulated / measured": number(simulated / real, 2),
@@ -181,52 +275,46 @@ def checked(records: Records) -> str:
     return table(rows)
 
 
-def here(cost: Costs, result: Result, workers: int, threads: int, alone: float, per_range: float, cores: int = 2) -> float:
+def here(cost: Result, workers: int, threads: int, alone: float, per_range: float, cores: int = 2) -> float:
     """The same on one machine, whose cores also merge for the head, and are shared where threads are more."""
-    uses = np.repeat(np.array(result["uses"]), result["rows"] / len(result["uses"]))
+    uses = np.repeat(np.array(cost["uses"]), cost["rows"] / len(cost["uses"]))
     rate = alone * min(1.0, cores / (workers * threads))
     own = float(-np.expm1(-uses * per_range).sum())
     news = own if workers > 1 else 0.0
-    merging = own * (cost.merged + cost.added) + news * cost.gathered + (own + news) * cost.row_bytes * cost.moved
+    merging = (
+        own * (cost["merged"] + cost["added"]) + news * cost["gathered"] + (own + news) * cost["row_bytes"] * cost["moved"]
+    )
     bound = cores * per_range / (per_range / alone + merging)
     machines = Machines(workers, threads, math.inf, 0.0, per_range)
-    made = dataclasses.replace(cost, words_per_second=rate)
-    return min(words_per_second(made, machines, uses), bound)
+    return min(words_per_second(cost | {"words_per_second": rate}, machines, uses), bound)
 
 
 def predicted(records: Records) -> str:
     """Machines of CORES cores each, which merge as often as by default: the share of what they would do alone."""
-    if (of := measured(records)) is None:
+    if (cost := records.last(kind="costs")) is None:
         return table([])
-    cost, result = of
     rows = []
-    for text, words in TEXTS.items():
-        uses = uses_of(zipf(vocabulary_of(words)), 1e-4, result["draws_per_word"])
+    for text, n_words in TEXTS.items():
+        uses = uses_of(zipf(vocabulary_of(n_words)), 1e-4, cost["draws_per_word"])
         for nodes in NODES:
             chunk, size = distributed_words.CHUNK, Size(nodes, CORES)
-            length = float(chunk * distributed_words.chunks_per_range(None, round(words / chunk), PASSES, len(uses), size))
+            length = float(chunk * distributed_words.chunks_per_range(None, round(n_words / chunk), PASSES, len(uses), size))
             row: dict[str, Any] = {"text": text, "machines": str(nodes)}
             known: dict[int, float] = {}
             for network, bandwidth in NETWORKS.items():
                 rate = words_per_second(cost, Machines(nodes, CORES, bandwidth, ROUND_TRIP, length), uses, known)
-                hours = PASSES * words / rate / 3600
+                hours = PASSES * n_words / rate / 3600
                 duration = f"{hours:.1f} h" if hours >= 1 else f"{60 * hours:.1f} min"
-                row[network] = f"{rate / (nodes * CORES * cost.words_per_second):.2f}; {duration}"
+                row[network] = f"{rate / (nodes * CORES * cost['words_per_second']):.2f}; {duration}"
                 row["words of a range"] = f"{length / 1e6:.0f} M"
             rows.append(row)
     return table(rows)
 
 
 EXPERIMENT = Experiment(
-    name="cluster",
-    title="Workers on a cluster beside one machine",
-    choices={"section": ("quality", "time", "costs"), "objective": OBJECTIVES},
-    jobs=jobs, measure=measure, prepare=prepare,
+    name="cluster", title="Workers on a cluster beside one machine",
+    choices={"section": ("quality", "time"), "objective": OBJECTIVES}, jobs=jobs, measure=measure, prepare=prepare,
     tables={"quality": quality, "time": time, "costs": costs, "checked": checked, "predicted": predicted}, plots={},
-    settings={
-        "corpus": None, "megabytes": 10.0, "epochs": 5, "passes": 5, "seeds": 3, "repetitions": 3, "range_words": 400_000,
-        "ranges": 40,
-    },
-    quick={"megabytes": 1.0, "epochs": 1, "passes": 1, "seeds": 1, "repetitions": 1, "range_words": 20_000, "ranges": 6},
-    packages=("ray",), mixed=True,
+    settings={"corpus": None, "megabytes": 10.0, "epochs": 5, "passes": 5, "seeds": 3, "repetitions": 3},
+    quick={"megabytes": 1.0, "epochs": 1, "passes": 1, "seeds": 1, "repetitions": 1}, packages=("ray",), mixed=True,
 )  # fmt: skip

@@ -10,6 +10,7 @@ that a range changes are as many as are expected by how often each is used.
 import dataclasses
 import heapq
 import math
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -17,17 +18,16 @@ IN_FLIGHT = 2  # ranges of a worker: one that it trains, and one that is merged
 RANGES = 60  # of each worker that are simulated: later ranges are alike
 
 
-@dataclasses.dataclass(frozen=True)
-class Costs:
-    """Seconds and bytes, as measured."""
+Costs = Mapping[str, float]
+"""Seconds and bytes, as measured:
 
-    words_per_second: float  # of one thread
-    merged: float  # seconds of a worker for a row that it merges
-    added: float  # of the head, for a row that it adds
-    gathered: float  # of the head, for a row that it gathers
-    latency: float  # seconds from a call to its answer, without what it takes
-    row_bytes: float  # that travel for a row
-    moved: float  # seconds for a byte that one process of a machine hands to another
+words_per_second  of one thread
+merged            seconds of a worker for a row that it merges
+added, gathered   of the head, for a row that it adds or gathers
+latency           seconds from a call to its answer, without what it takes
+row_bytes         that travel for a row
+moved             seconds for a byte that one process of a machine hands to another
+"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,8 +52,8 @@ def words_per_second(costs: Costs, machines: Machines, uses: np.ndarray, known: 
     known  the rows that some number of ranges change, which calls of the same `uses` and `range_words` share
     """
     own = rows_changed(uses, machines.range_words)
-    trains = machines.range_words / (costs.words_per_second * machines.threads) + costs.merged * own / machines.threads
-    call = (costs.latency + machines.latency) / 2
+    trains = machines.range_words / (costs["words_per_second"] * machines.threads) + costs["merged"] * own / machines.threads
+    call = (costs["latency"] + machines.latency) / 2
     known = {} if known is None else known
 
     def others(ranges: int) -> float:
@@ -77,17 +77,17 @@ def words_per_second(costs: Costs, machines: Machines, uses: np.ndarray, known: 
         now, k, what, rows = heapq.heappop(events)
         if what == "ask":
             rows, seen[k] = others(n_added - seen[k]) if machines.workers > 1 else 0.0, n_added
-            heapq.heappush(events, (use("head", now + call, costs.gathered * rows), k, "reply", rows))
+            heapq.heappush(events, (use("head", now + call, costs["gathered"] * rows), k, "reply", rows))
         elif what == "reply":
-            n_bytes = costs.row_bytes * rows
-            arrives = use("down", now, n_bytes / machines.bandwidth) + call + costs.moved * n_bytes
-            heapq.heappush(events, (arrives + costs.merged * own, k, "send", own))
+            n_bytes = costs["row_bytes"] * rows
+            arrives = use("down", now, n_bytes / machines.bandwidth) + call + costs["moved"] * n_bytes
+            heapq.heappush(events, (arrives + costs["merged"] * own, k, "send", own))
         elif what == "send":
-            leaves = now + call + costs.moved * costs.row_bytes * rows
-            arrives = use("up", leaves, costs.row_bytes * rows / machines.bandwidth)
+            leaves = now + call + costs["moved"] * costs["row_bytes"] * rows
+            arrives = use("up", leaves, costs["row_bytes"] * rows / machines.bandwidth)
             heapq.heappush(events, (arrives, k, "add", rows))
         else:
-            end = last_merged[k] = use("head", now, costs.added * rows)
+            end = last_merged[k] = use("head", now, costs["added"] * rows)
             n_added += 1
             # It has gone on to the next range meanwhile, which it merges after this one, and begins the one after that then.
             trained[k] = max(trained[k] + trains, end)

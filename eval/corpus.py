@@ -34,8 +34,22 @@ def unpacked(run: Run) -> dict[str, Any]:
             shutil.copyfileobj(source, target, 1 << 20)
     with text.open("rb") as source:
         tiny.write_bytes(source.read(TINY))
-    run.files |= {"text": str(text), "tiny": str(tiny)}
+    run.files |= {"text": str(text), "tiny": str(tiny)} | ({"data": str(run.data)} if run.has_data else {})
     return {"name": corpus.name, **facts_of(text)}
+
+
+def beginning(run: Run, text: Path, end: bytes) -> dict[str, Any]:
+    """Write `beginning`, the first megabytes of a text up to a word or a line; what is to be known of it."""
+    target = run.folder / "beginning"
+    with text.open("rb") as source:
+        target.write_bytes(source.read(int(run.settings.megabytes * 1e6)).rpartition(end)[0] + end)
+    run.files["beginning"] = str(target)
+    return facts_of(target)
+
+
+def compress(file: Path, target: Path) -> None:
+    with file.open("rb") as source, gzip.open(target, "wb") as out:
+        shutil.copyfileobj(source, out, 1 << 20)
 
 
 def facts_of(text: Path) -> dict[str, Any]:

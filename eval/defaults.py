@@ -13,11 +13,14 @@ from typing import Any
 
 import numpy as np
 
+from embedx import objectives
+from embedx.classification import task as classification
+from embedx.classification.defaults import new_objective
+from embedx.classification.settings import ClassifySettings
 from eval.defaults_data import halves
-from eval.experiment import Experiment, Run, say
-from eval.page import listed, table
+from eval.experiment import Experiment, Run
+from eval.page import listed, shown_settings, table
 from eval.records import Job, Records, Result
-from eval.under_test import ClassifySettings, classification, new_objective, objectives
 
 SECTIONS = {
     "tuned": ("digits", "mnist", "bibtex", "bibtex-first", "eurlex-first", "eurlex", "classes"),
@@ -58,15 +61,13 @@ def jobs(run: Run) -> Iterator[Job]:
 
 
 def measure(run: Run, job: Job) -> Result:
-    train, test = data_of(run, job["set"])
+    train, test = halves(run.data, job["set"], run.quick)
     if job["tool"] != "embedx":
         return measure_sklearn(job["tool"], train, test)
     options: Job = {"threads": job["threads"], "hidden": HIDDEN.get(job["set"]), "weights": "dense"}
-    found = objectives.find(job["objective"])
-    made = new_objective(found, options)
-    settings = ClassifySettings.from_options(options)
+    made = new_objective(objectives.find(job["objective"]), options)
     try:
-        trained = classification.train(train, made, settings)
+        trained = classification.train(train, made, ClassifySettings.from_options(options))
     except Exception as error:
         return {"error": f"{type(error).__name__}: {error}"}
     metrics = trained.classifier.evaluate(test, threads=job["threads"])
@@ -78,32 +79,19 @@ def measure(run: Run, job: Job) -> Result:
     }  # fmt: skip
 
 
-_kept: dict[str, Any] = {}  # the data set at hand
-
-
-def data_of(run: Run, name: str) -> Any:
-    if name not in _kept:
-        _kept.clear()
-        _kept[name] = halves(run.data, name, run.quick)
-    return _kept[name]
-
-
 def measure_sklearn(tool: str, train: Any, test: Any) -> Result:
     """The best of a few penalties; one-vs-rest by LinearSVC and where rows have several labels, else multinomial."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.svm import LinearSVC
 
-    features = train.features
-    n_values = features.nnz if train.is_sparse else features.size
-    work = float(n_values) * train.n_labels
+    values = train.features.data if train.is_sparse else train.features
+    work, several = float(values.size) * train.n_labels, bool((train.labels.n_of_row > 1).any())
     if tool == "LogisticRegression" and work > MAX_LOGISTIC:
         return {"left_out": True}
-    values = features.data if train.is_sparse else features
     square = float(np.square(values, dtype=np.float64).sum() / len(train))
     found = []
     for penalty in PENALTIES if work < SLOW_SVC else (1.0,):
         c = penalty / square
-        several = bool((train.labels.n_of_row > 1).any())
         model = LinearSVC(C=c) if tool == "LinearSVC" else LogisticRegression(
             C=c, solver="liblinear" if several else "lbfgs", max_iter=100
         )  # fmt: skip
@@ -182,45 +170,41 @@ def shown(result: Result | None, measure: str, digits: int = 3) -> str:
     return f"{result[measure]:.{digits}f}" if result and measure in result else ""
 
 
-def relative(records: Records) -> str:
-    """P@1 over that of the better linear reference."""
-    rows = []
-    for objective in CONTENDERS:
-        row: dict[str, str] = {"": f"`{objective}`"}
-        for name in ABOUT:
-            now, best = result_of(records, set=name, objective=objective, defaults="now"), reference(records, name)
-            row[name] = f"{now['p@1'] / best:.2f}" if now and best else ""
-        rows.append(row)
-    return table(rows)
-
-
-def likelihoods(records: Records) -> str:
-    """Of data with one label a row; scores of `margin`, `ldgs` and `mips` were not trained to be log-probabilities."""
-    names = [name for name in ABOUT if name not in SEVERAL]
-    return table([
-        {"": who} | {name: shown(result_of(records, set=name, **job), "log_likelihood") for name in names}
-        for who, job in WHO.items() if who != "LinearSVC"
-    ])  # fmt: skip
-
-
 WHO: dict[str, Job] = {tool: {"tool": tool} for tool in LINEAR} | {
     f"`{name}`": {"objective": name, "defaults": "now"} for name in CONTENDERS
 }  # fmt: skip
 
 
+def relative(records: Records) -> str:
+    """P@1 over that of the better linear reference."""
+    best = {name: reference(records, name) for name in ABOUT}
+    return table([
+        {"": who} | {name: f"{now['p@1'] / of:.2f}" if of and (now := result_of(records, set=name, **job)) else ""
+                     for name, of in best.items()}
+        for who, job in WHO.items() if who not in LINEAR
+    ])  # fmt: skip
+
+
+def of_all(records: Records, columns: dict[str, tuple[Any, ...]], left_out: str = "") -> str:
+    """A row for each contender; of a column its set, the measure, and the digits."""
+    return table([
+        {"": who} | {title: shown(result_of(records, set=name, **job), *what) for title, (name, *what) in columns.items()}
+        for who, job in WHO.items() if who != left_out
+    ])  # fmt: skip
+
+
+def likelihoods(records: Records) -> str:
+    """Of data with one label a row; scores of `margin`, `ldgs` and `mips` were not trained to be log-probabilities."""
+    return of_all(records, {name: (name, "log_likelihood") for name in ABOUT if name not in SEVERAL}, "LinearSVC")
+
+
 def several(records: Records) -> str:
     """P@3 and P@5 of data with several labels."""
-    return table([
-        {"": who} | {f"{name} P@{k}": shown(result_of(records, set=name, **job), f"p@{k}") for name in SEVERAL for k in (3, 5)}
-        for who, job in WHO.items()
-    ])  # fmt: skip
+    return of_all(records, {f"{name} P@{k}": (name, f"p@{k}") for name in SEVERAL for k in (3, 5)})
 
 
 def seconds(records: Records) -> str:
-    return table([
-        {"": who} | {name: shown(result_of(records, set=name, **job), "seconds", 1) for name in ABOUT}
-        for who, job in WHO.items()
-    ])  # fmt: skip
+    return of_all(records, {name: (name, "seconds", 1) for name in ABOUT})
 
 
 def sets(records: Records) -> str:
@@ -233,44 +217,19 @@ def sets(records: Records) -> str:
 
 def settings(records: Records) -> str:
     """What the objectives' defaults came to, on each set."""
-    lines = []
-    for objective in CONTENDERS:
-        for name in ABOUT:
-            found = result_of(records, set=name, objective=objective, defaults="now")
-            if found and objective in FIRST:
-                used = ", ".join(f"{setting} {value:g}" if isinstance(value, float) else f"{setting} {value}"
-                                 for setting, value in found["settings"].items())  # fmt: skip
-                lines.append(f"`{objective}`, {name}: {used}")
-    return listed(lines)
-
-
-def prepare(run: Run) -> dict[str, Any]:
-    if not run.has_data:
-        say("the data: name the folder by --data DIR, or set EMBEDX_DATA")
-    return {"data": {}}
+    return listed([
+        f"`{objective}`, {name}: {shown_settings(found['settings'])}" for objective in FIRST for name in ABOUT
+        if (found := result_of(records, set=name, objective=objective, defaults="now"))
+    ])  # fmt: skip
 
 
 EXPERIMENT = Experiment(
-    name="defaults",
-    title="Every objective of classification at its defaults",
-    choices={
-        "section": tuple(SECTIONS),
-        "set": tuple(ABOUT),
-        "contender": ("scikit-learn", *CONTENDERS),
-    },
+    name="defaults", title="Every objective of classification at its defaults",
+    choices={"section": tuple(SECTIONS), "set": tuple(ABOUT), "contender": ("scikit-learn", *CONTENDERS)},
     packages=("scipy", "scikit-learn"),
     mixed=True,  # every run has one thread, and only quality is reported
-    prepare=prepare,
-    jobs=jobs,
-    measure=measure,
-    tables={
-        "sets": sets,
-        **{name: partial(precisions, name) for name in SECTIONS},
-        "relative": relative,
-        "several": several,
-        "likelihoods": likelihoods,
-        "seconds": seconds,
-        "settings": settings,
-    },
+    jobs=jobs, measure=measure,
+    tables={"sets": sets, **{name: partial(precisions, name) for name in SECTIONS}, "relative": relative, "several": several,
+            "likelihoods": likelihoods, "seconds": seconds, "settings": settings},
     plots={},
-)
+)  # fmt: skip

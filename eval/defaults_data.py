@@ -1,5 +1,6 @@
 """The data sets of `defaults`: real ones, and ones that are generated where these have none of their kind."""
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -7,8 +8,9 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_matrix, diags
 
+from embedx.labeled.data import Labeled, Labels
+from embedx.labeled.rules import chosen_labels
 from eval.papers import load
-from eval.under_test import Labeled, Labels, chosen_labels
 
 # Rows that are trained on or scored, drawn at random from the training file; EURLex with all labels, and with the first alone.
 MNIST_ROWS, EURLEX_ROWS, FIRST_ROWS = 4_000, 5_000, 9_000
@@ -16,6 +18,7 @@ CHARACTERS = 150  # of Omniglot, the first
 HELD_OUT = 0.25  # the share of a training file that is scored
 
 
+@functools.lru_cache(maxsize=1)  # one at a time
 def halves(data: Path, name: str, quick: bool = False) -> tuple[Any, Any]:
     """The rows to train on and those to test on."""
     made: dict[str, Callable[[], tuple[Any, Any]]] = {

@@ -80,20 +80,18 @@ class Run:
         words = self.experiment.choices[what]
         return tuple(word for word in words if word in self.only) or words
 
-    def asked_for(self, word: str) -> bool:
-        return word in self.only
-
     def need(self, peer: str, package: str) -> bool:
-        """Whether a peer is installed. Where it is not, a trial run continues without it and any other ends."""
-        if version_of(package) is not None:
-            return True
-        message = f'{peer} is not installed: pip install "embedx[peers]"'
-        if not self.quick:
-            raise SystemExit(f"{message}, or choose the others by --only")
-        if peer not in self.warm:
-            say(f"{message}; left out")
+        """Whether a peer is installed, see `has`."""
+        return self.has(peer, version_of(package) is not None, 'pip install "embedx[peers]"')
+
+    def has(self, peer: str, is_there: bool, remedy: str) -> bool:
+        """Whether a peer is there. Where it is not, a trial run continues without it and any other ends."""
+        if not is_there and not self.quick:
+            raise SystemExit(f"{peer} is not installed: {remedy}, or choose the others by --only")
+        if not is_there and peer not in self.warm:
+            say(f"{peer} is left out; {remedy}")
             self.warm.add(peer)
-        return False
+        return is_there
 
     def measure(self, resume: bool) -> None:
         """Measure all jobs; to resume, those that are not on record."""
@@ -157,11 +155,15 @@ def written(file: Path, text: str) -> None:
     new.replace(file)
 
 
-def in_process(module: str, job: Job, files: dict[str, str], python: str = sys.executable, **environment: str) -> Result:
-    """What a module of eval prints for a job in a process of its own; {"error": its last line} if that fails."""
-    arguments = [python, "-m", module, json.dumps(job), json.dumps(files), repr(time.time())]
+def in_process(
+    module: str, function: str, job: Job, files: dict[str, str], python: str = sys.executable, **more: str
+) -> Result:
+    """What a function returns for a job in a process of its own, with more in its environment; {"error": its last line} if that
+    fails.
+    """
+    arguments = [python, "-m", "eval.process", module, function, json.dumps(job), json.dumps(files)]
     done = subprocess.run(
-        arguments, env=os.environ | environment, cwd=ROOT, capture_output=True, text=True, errors="replace"
+        arguments, env=os.environ | more, cwd=ROOT, capture_output=True, text=True, errors="replace"
     )  # fmt: skip
     if done.returncode:
         lines = [line for line in done.stderr.splitlines() if line.strip()]

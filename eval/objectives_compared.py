@@ -1,17 +1,27 @@
-"""What the records of `objectives` say: the best points within a time, differences over the same held-out pairs, and ranks."""
+"""What the records of `objectives` say: best points in a time, differences over the same pairs, ranks, and the page."""
 
+import json
 import math
+import re
 from typing import Any
 
 import numpy as np
 
-from eval.records import Job, Record, Records
-from eval.under_test import objectives, statistics
+from embedx import objectives
+from embedx.evaluation import statistics, word_report
+from eval import word_tests
+from eval.experiment import ROOT, written
+from eval.page import DASH, MEGABYTE, figure, number, table, target, thousands
+from eval.records import Job, Record, Records, Result
 from eval.word_tests import scores
 
 Runs = dict[str, list[Record]]  # by objective, in the order of the registry; one for each seed, the least first
 
-REFERENCE = "ns"
+PARTS = {"time": "equal time", "epochs": "equal epochs", "exact": "beside the exact softmax", "rates": "by learning rate",
+         "rows": "equal rows"}  # fmt: skip
+REFERENCE, EXACT = "ns", "softmax"
+REPORTED = {"WordSim-353": "spearman", "SimLex-999": "spearman", "Google analogies": "accuracy"}
+README = ROOT / "README.md"
 VALIDATION, TEST = 0, 1  # spans whose number leaves so much when divided by two
 
 
@@ -148,3 +158,326 @@ def slower(runs: Runs, name: str) -> float | None:
         return None
     speed, of_reference = (fastest(done[each])["result"]["words_per_second"] for each in (name, REFERENCE))
     return float(of_reference / speed)
+
+
+FACTORS = (0.1, 0.3, 1.0, 3.0, 10.0)  # of an objective's own learning rate
+ALLOWED = 0.1  # nats that `implicit` may lose at any of them
+# What was promised of the defaults.
+WORDSIM, PROMISED_EPOCHS = 0.60, 5
+WORDSIM_OF = ("ns", "hs", "sampled-softmax", "nce", "ove", "ar", "umax", "implicit")
+SLOWER = {"ar-probit": 3.0, "implicit": 3.0, "hs": 2.5}  # at most so many times as slow as the reference at as many rows;
+SLOWER_OTHERS = 1.5
+LIKELIER = ("ar", "umax", "implicit")  # one of these is to find the held-out text likelier at equal time than each of:
+LESS_LIKELY = ("ns", "nce", "ove", "sampled-softmax")
+
+
+# ---- tables
+
+
+def of_part(part: str, records: Records) -> str:
+    """The table of likelihood, word tests and speed of one part; numbers are means over the seeds."""
+    runs = newest(records, part)
+    exact = finished(runs).get(EXACT)
+    likelihood_of = likelihoods(runs)
+    stands, similar = statistics.standings(likelihood_of, REFERENCE), statistics.standings(similarities(runs))
+    beside_exact = statistics.standings(likelihood_of, EXACT)
+    rows = []
+    for name, each in runs.items():
+        row: dict[str, Any] = {"objective": f"`{name}`"}
+        rows.append(row)
+        if name not in stands:
+            row["log-likelihood"] = "diverged"
+            continue
+        held, share = each[0]["result"]["heldout"], share_of_gap(each, exact)
+        row["log-likelihood"] = f"{log_likelihood(each):.3f} ± {held['standard_error']:.3f}"
+        row["rank"] = stands[name].rank
+        if part == "exact":
+            row["share of the gap"] = "-" if share is None else f"{100 * share:.1f} %"
+            row[f"minus {EXACT}"] = with_error(beside_exact[name].behind if exact else None)
+        row[f"minus {REFERENCE}"] = with_error(stands[name].behind if REFERENCE in stands else None)
+        row |= {
+            "after temperature": number(mean(each, "heldout", "calibrated")),
+            "T": number(mean(each, "heldout", "temperature"), 2),
+        }
+        if name in similar:
+            row |= {"pooled similarity": number(mean(each, "pooled", "score")), "rank by it": similar[name].rank}
+        row |= {test: score(each, test, measure) for test, measure in REPORTED.items()}
+        row |= {
+            "words/s": thousands(fastest(each)["result"]["words_per_second"]), "s": f"{fastest(each)['result']['seconds']:.0f}",
+            "epochs": f"{mean(each, 'epochs'):.1f}", "MB": f"{mean(each, 'peak_rss') / MEGABYTE:,.0f}",
+            "loss": number(mean(each, "loss")), "seeds": len(each),
+        }  # fmt: skip
+        row |= {f"tuned on: {test}": score(each, test, "spearman") for test in word_tests.TUNED_ON}
+    return table(rows)
+
+
+def equal_time(records: Records) -> str:
+    """Each objective's best point within the time, and what it came to at the end; the likeliest first."""
+    found = points(records)
+    labels = {name: best_label(of) or END for name, of in found.items()}
+    runs = {name: of[labels[name]] for name, of in found.items()}
+    likelihood_of = likelihoods(runs, TEST)
+    stands, similar = statistics.standings(likelihood_of), statistics.standings(similarities(runs))
+    orders = statistics.orders(likelihood_of)
+    rows: list[dict[str, Any]] = []
+    for name, stand in stands.items():
+        best, end = runs[name], found[name][END]
+        same = [f"`{other}`" for other in stands if other != name and not orders[name, other]]
+        row = {
+            "rank": stand.rank, "objective": f"`{name}`", "epochs": f"{mean(best, 'epochs'):.1f}",
+            "s": f"{mean(best, 'seconds'):.0f}", "log-likelihood": number(stand.score.value),
+            "minus the first": with_error(stand.behind), "not told apart from": ", ".join(same) or "-",
+            "validation": number(float(np.mean([mean_of(each, VALIDATION) for each in best]))),
+            "pooled similarity": number(mean(best, "pooled", "score")),
+            "rank by it": similar[name].rank if name in similar else DASH,
+            "words/s": thousands(fastest(best)["result"]["words_per_second"]),
+        }  # fmt: skip
+        row |= {test: score(best, test, measure) for test, measure in REPORTED.items()}
+        is_end = labels[name] == END
+        if "diverged" not in end[0]["result"]:
+            row |= {"at the end: epochs": f"{mean(end, 'epochs'):.1f}",
+                    "at the end: log-likelihood": "the same" if is_end else number(mean_of(end[0], TEST)),
+                    "at the end: pooled": "the same" if is_end else number(mean(end[:1], "pooled", "score"))}  # fmt: skip
+        row |= {"tried, epochs": ", ".join(sorted((label for label in found[name] if label != END), key=int)) or "-",
+                "MB": f"{mean(best, 'peak_rss') / MEGABYTE:,.0f}", "seeds": len(best)}  # fmt: skip
+        rows.append(row)
+    rows += [{"objective": f"`{name}`", "log-likelihood": "diverged"} for name in runs if name not in stands]
+    return table(rows)
+
+
+def score(runs: list[Record], test: str, measure: str) -> str:
+    value = mean(runs, "scores", test)
+    return "-" if math.isnan(value) else str(word_report.shown(measure, value))
+
+
+def with_error(difference: Any) -> str:
+    return "-" if difference is None else f"{difference.value:+.3f} ± {difference.error:.3f}"
+
+
+def equal_rows(records: Records) -> str:
+    """Words per second where each objective scores as many rows as the reference."""
+    rows, runs = [], newest(records, "rows")
+    for name, of in runs.items():
+        result, ratio = of[-1]["result"], slower(runs, name)
+        settings = result.get("settings", {})
+        names = {"negatives": "negatives", "block size": "block_size", "draws": "draws"}
+        drawn = {title: settings[name] if settings.get("draws") else "-" for title, name in names.items()}
+        speed = "diverged" if "diverged" in result else thousands(result["words_per_second"])
+        rows.append({"objective": f"`{name}`", **drawn, "words/s": speed, f"{REFERENCE} is × as fast": number(ratio, 2)})
+    return table(rows)
+
+
+def by_rate(records: Records) -> dict[str, dict[float, Result]]:
+    """The results by objective and by factor of its own rate."""
+    found: dict[str, dict[float, Result]] = {}
+    for each in records.find(part="rates"):
+        factor = each["job"]["options"]["learning_rate"] / each["job"]["defaults"]["learning_rate"]
+        nearest = min(FACTORS, key=lambda known: abs(math.log(known / factor)))
+        found.setdefault(each["job"]["objective"], {})[nearest] = each["result"]
+    return found
+
+
+def lost(of: dict[float, Result]) -> dict[float, float]:
+    """Nats less than at the objective's own rate, by factor; infinite where a run diverged or its rate had to be lowered."""
+
+    def reached(factor: float) -> float:
+        return float(of[factor]["heldout"]["log_likelihood"]) if "heldout" in of[factor] else -math.inf
+
+    return {factor: reached(1.0) - reached(factor) for factor in sorted(of)} if 1.0 in of and "heldout" in of[1.0] else {}
+
+
+def rates(records: Records) -> str:
+    """Differences to the objective's own rate, the worst of them, and how long the longest input vector is at that rate."""
+    rows = []
+    for name, of in by_rate(records).items():
+        differences = lost(of)
+        row = {"objective": f"`{name}`", "own rate": f"{next(iter(of.values()))['settings']['learning_rate']:g}"}
+        if differences:
+            row["own rate"] = f"{of[1.0]['settings']['learning_rate']:g}"
+            row |= {
+                f"× {factor:g}": "diverged" if math.isinf(value) else f"{-value:+.3f}" for factor, value in differences.items()
+            }
+            row["most lost"] = "all" if math.isinf(max(differences.values())) else f"{max(differences.values()):.3f}"
+            row["longest input, medians"] = f"{of[1.0]['longest_in_medians']:.1f}" if "longest_in_medians" in of[1.0] else DASH
+        rows.append(row)
+    return table(rows)
+
+
+def conditions(records: Records) -> str:
+    """The options typed in each part, and what is the same for all."""
+    rows = []
+    for part, title in PARTS.items():
+        runs = newest(records, part)
+        if not runs or part == "rates":
+            continue
+        typed = next(iter(runs.values()))[0]["job"]["options"]
+        shown = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in typed.items() if name != "seed")
+        row = {"part": title, "options": f"`{shown}`"}
+        for each in [of[0] for of in finished(runs).values()][:1]:
+            row |= {"words": f"{each['result']['words']:,}"}
+            if held := each["result"].get("heldout"):
+                row |= {"held-out pairs": f"{held['n_pairs']:,}", "pieces": held["n_groups"],
+                        "unigram model": f"{held['unigram']:.3f}"}  # fmt: skip
+        rows.append(row)
+    return table(rows)
+
+
+def ahead(records: Records) -> str:
+    """In each part the likeliest, several if the difference is not significant, and who beats the reference."""
+    rows = []
+    for part in ("time", "epochs", "exact"):
+        runs, half = (best_points(records), TEST) if part == "time" else (newest(records, part), None)
+        if best := likeliest(runs, half=half):
+            found = likelihoods(runs, half)
+            orders = statistics.orders(found)
+            first = [best, *(name for name in found if name != best and not orders[best, name])]
+            names = [f"`{name}`" for name in found if orders.get((name, REFERENCE), 0) > 0]
+            lost = [f"`{name}`" for name in runs if name not in finished(runs)]
+            top = np.mean([mean_of(each, half) for each in runs[best]])
+            rows.append({
+                "part": PARTS[part], "likeliest": ", ".join(f"`{name}`" for name in first), "log-likelihood": f"{top:.3f}",
+                f"significantly likelier than `{REFERENCE}`": ", ".join(names) or "none",
+                "diverged": ", ".join(lost) or "none",
+            })  # fmt: skip
+    return table(rows)
+
+
+def targets(records: Records) -> str:
+    """What was promised, beside what came of it."""
+    epochs, rows, timed = newest(records, "epochs"), newest(records, "rows"), best_points(records)
+    found = []
+    for name in WORDSIM_OF:
+        if name in epochs and epochs[name][0]["job"]["options"]["epochs"] == PROMISED_EPOCHS:
+            promise = f"`{name}`: WordSim-353 at least {WORDSIM:.2f} after {PROMISED_EPOCHS} epochs"
+            value = mean(epochs[name], "scores", "WordSim-353") if name in finished(epochs) else -1.0
+            found.append(target(promise, f"{value:.3f}" if value > -1 else "diverged", value >= WORDSIM))
+    for name in rows:
+        if name != REFERENCE and REFERENCE in finished(rows):
+            limit, ratio = SLOWER.get(name, SLOWER_OTHERS), slower(rows, name)
+            speed = "diverged" if ratio is None else f"{ratio:.2f} ×"
+            promise = f"`{name}`: at equal rows at most {limit:g} × as slow as `{REFERENCE}`"
+            found.append(target(promise, speed, ratio is not None and ratio <= limit))
+    if losses := lost(by_rate(records).get("implicit", {})):
+        worst = max(losses.values())
+        promise = f"`implicit`: a tenth to ten times its rate costs at most {ALLOWED:g} nats"
+        found.append(target(promise, f"{worst:.3f}", worst <= ALLOWED))
+    ours, theirs = likeliest(timed, LIKELIER, TEST), likeliest(timed, LESS_LIKELY, TEST)
+    if ours and theirs:
+        quoted = [", ".join(f"`{name}`" for name in names) for names in (LIKELIER, LESS_LIKELY)]
+        likelihood_of = likelihoods(timed, TEST)
+        difference = statistics.standings(likelihood_of, theirs)[ours].behind
+        found.append(target(
+            f"at equal time one of {quoted[0]} is significantly likelier than each of {quoted[1]}",
+            f"`{ours}` minus `{theirs}` {with_error(difference)}", statistics.orders(likelihood_of)[ours, theirs] > 0,
+        ))  # fmt: skip
+    return table(found)
+
+
+# ---- the picture
+
+
+def plot(records: Records) -> Any:
+    """Log-likelihood by words per second at equal time, or epochs where that was not measured; similarity by log-likelihood at
+    equal epochs. None without these.
+    """
+    timed, passed = finished(best_points(records)), finished(newest(records, "epochs"))
+    if not passed:
+        return None
+    first, title, half = (timed, "equal time, the best point", TEST) if timed else (passed, "equal epochs", None)
+    has_pooled = all("pooled" in each["result"] for of in passed.values() for each in of)
+    picture, (left, right) = figure(14, 6, 2, dpi=110, layout=None)
+    left.set(title=title, xlabel="million words per second", ylabel="held-out log-likelihood, nats")
+    similarity_of = ("pooled", "score") if has_pooled else ("scores", "WordSim-353")
+    right.set(title="equal epochs", xlabel="held-out log-likelihood, nats",
+              ylabel="pooled similarity" if has_pooled else "WordSim-353")  # fmt: skip
+    picture.subplots_adjust(left=0.06, right=0.99, bottom=0.09, top=0.94, wspace=0.16)
+    floors = [lowest_shown(runs) for runs in (first, passed)]
+    speed = {name: fastest(of)["result"]["words_per_second"] / 1e6 for name, of in first.items()}
+    reached = [{name: float(np.mean([mean_of(each, half) for each in of])) for name, of in runs.items()}
+               for runs, half in ((first, half), (passed, None))]  # fmt: skip
+    similar = {name: mean(of, *similarity_of) for name, of in passed.items()}
+    scatter(
+        left, {name + beneath(value, floors[0]): (speed[name], max(value, floors[0])) for name, value in reached[0].items()}
+    )
+    scatter(right, {name + beneath(value, floors[1]): (max(value, floors[1]), similar[name])
+                    for name, value in reached[1].items() if not math.isnan(similar[name])})  # fmt: skip
+    return picture
+
+
+def plot_rates(records: Records) -> Any:
+    """Held-out log-likelihood by learning rate, an objective a line; diverged runs leave a gap."""
+    found = by_rate(records)
+    if not found:
+        return None
+    picture, (axis,) = figure(8, 5, dpi=100)
+    reached = {
+        name: [(factor, of[factor]["heldout"]["log_likelihood"]) for factor in sorted(of) if "heldout" in of[factor]]
+        for name, of in found.items()
+    }
+    unigram = next(each["heldout"]["unigram"] for of in found.values() for each in of.values() if "heldout" in each)
+    for name, points in reached.items():
+        axis.plot(*zip(*points, strict=True), marker=".", label=name, linewidth=2.5 if name == "implicit" else 1.2)
+    axis.axhline(unigram, color="gray", linestyle=":", label="unigram model")
+    axis.set(xscale="log", xlabel="learning rate, in an objective's own", ylabel="held-out log-likelihood, nats")
+    axis.set_ylim(bottom=unigram - 0.4)
+    axis.grid(alpha=0.3)
+    axis.legend(fontsize=8)
+    return picture
+
+
+def lowest_shown(runs: Runs) -> float:
+    """What is less likely is drawn here, lest one outlier press all others together: a little below the unigram model."""
+    return float(next(iter(runs.values()))[0]["result"]["heldout"]["unigram"] - 0.2)
+
+
+def beneath(value: float, floor: float) -> str:
+    """The true value for the label of a point that is not drawn where it belongs."""
+    return f" (at {value:.2f})" if value < floor else ""
+
+
+def scatter(axes: Any, points: dict[str, tuple[float, float]]) -> None:
+    """The points, each with its name, above and below in turn from left to right."""
+    axes.scatter(*zip(*points.values(), strict=True), zorder=3)
+    axes.margins(0.12)
+    axes.grid(alpha=0.3)
+    for order, (name, point) in enumerate(sorted(points.items(), key=lambda each: each[1])):
+        up = 8 + 10 * (order // 2 % 2)
+        axes.annotate(
+            name, point, (0, up if order % 2 else -up), textcoords="offset points", ha="center", va="center", fontsize=9
+        )
+
+
+# ---- publishing
+
+
+def published(records: Records) -> dict[str, Any]:
+    """What embedx prints of its objectives: the numbers of the part at equal epochs, means over the seeds."""
+    runs, about = newest(records, "epochs"), records.environment["corpus"]
+    if not finished(runs) or records.quick:
+        raise SystemExit(f"{records.path}: nothing of the part `epochs` to publish; measure it first, without --quick")
+    found: dict[str, Any] = {}
+    for name, of in runs.items():
+        found[name] = {"diverged": True} if name not in finished(runs) else {
+            "log_likelihood": round(log_likelihood(of), 4), "wordsim": round(mean(of, "scores", "WordSim-353"), 4),
+            "analogies": round(mean(of, "scores", "Google analogies"), 4),
+            "words_per_second": fastest(of)["result"]["words_per_second"],
+        }  # fmt: skip
+        if name in finished(runs) and all("pooled" in each["result"] for each in of):
+            found[name]["pooled"] = round(mean(of, "pooled", "score"), 4)
+    first = next(iter(finished(runs).values()))[0]
+    facts = {
+        "corpus": about["name"], "words": about["words"], "machine": records.environment["machine"]["cpu"],
+        **{name: first["job"]["options"][name] for name in ("threads", "epochs", "heldout")},
+        "unigram": round(first["result"]["heldout"]["unigram"], 4),
+        "date": max(each["ended"] for of in runs.values() for each in of)[:10],
+    }  # fmt: skip
+    return {"about": facts, "objectives": found}
+
+
+def publish(records: Records) -> None:
+    """Write the packaged scores, and the README's table anew."""
+    written(objectives.MEASURED_FILE, json.dumps(published(records), indent=1) + "\n")
+    marks = r"(<!-- table of objectives -->\n).*?(\n<!-- end of the table -->)"
+    text = re.sub(marks, lambda m: m[1] + objectives.markdown_table() + m[2], README.read_text("utf-8"), flags=re.DOTALL)
+    written(README, text)
+    print(objectives.MEASURED_FILE, README, sep="\n")

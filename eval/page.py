@@ -44,6 +44,10 @@ def listed(lines: Sequence[str]) -> str:
     return "\n".join(f"- {line}" for line in lines) or "Not measured."
 
 
+def shown_settings(settings: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}" for name, value in settings.items())
+
+
 def target(promise: str, measured: str | None, met: bool | None = None) -> dict[str, str]:
     """A row: what was promised, what was measured, and whether that keeps it; None where its error leaves that open."""
     if measured is None:
@@ -69,6 +73,21 @@ def beside(what: str, paper: float | None, ours: float | None, digits: int = 3, 
     difference = DASH if paper is None or ours is None else f"{ours - paper:+.{digits}f}"
     return {f"{what}: paper": number(paper, digits), "ours" + f" {what}": shown or number(ours, digits),
             f"{what}: difference": difference}  # fmt: skip
+
+
+def plotted(
+    width: float, height: float, panels: Sequence[tuple[Iterable[tuple[Any, Any, dict[str, Any]]], dict[str, Any]]],
+    dpi: int = 70, legend: int = 0, ylabel: str = "", **options: Any,
+) -> Any:  # fmt: skip
+    """Panels in a row, each of lines (x, y, how it looks) and of what `Axes.set` takes; `ylabel` is that of the first."""
+    picture, axes = figure(width, height, len(panels), dpi=dpi, **options)
+    for axis, (lines, about) in zip(axes, panels, strict=True):
+        for x, y, style in lines:
+            axis.plot(x, y, **style)
+        axis.set(**about)
+    axes[0].set_ylabel(ylabel)
+    axes[legend].legend(fontsize=7)
+    return picture
 
 
 def figure(

@@ -1,27 +1,23 @@
-"""What the experiments of papers share: data sets, and training of one classifier by embedx or by scikit-learn."""
+"""What the experiments of papers share: data sets, and training of one classifier."""
 
 import functools
-import time
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from eval.under_test import (
-    Classifier,
-    ClassifySettings,
-    DataSchema,
-    Outcome,
-    Tally,
-    TrainedClassifier,
-    classification,
-    objectives,
-    read,
-    read_training,
-    samplers,
-)
+from embedx import objectives, samplers
+from embedx.classification import task as classification
+from embedx.classification.classifier import Classifier
+from embedx.classification.settings import ClassifySettings
+from embedx.classification.task import TrainedClassifier
+from embedx.labeled.data import Labeled, Labels
+from embedx.labeled.read import read, read_training
+from embedx.labeled.rules import chosen_labels, known_labels
+from embedx.labeled.schema import DataSchema
+from embedx.training.strategy import Tally
+from embedx.training.trainer import Outcome
 
 FILES = {  # in the folder xc of the data: training rows, their labels where they stand apart, test rows, theirs
     "mnist": (
@@ -43,9 +39,23 @@ def load(data: Path, name: str, quick: bool = False) -> tuple[Any, Any]:
     """Training data and test data; of a trial run few rows."""
     train, train_labels, test, test_labels = (str(data / "xc" / file) if file else None for file in FILES[name])
     training = read_training(train, train_labels)
-    schema = training.schema
-    halves = training, read(test, test_labels, like=schema)
+    halves = training, read(test, test_labels, like=training.schema)
     return tuple(half.rows(np.arange(min(len(half), QUICK_ROWS))) for half in halves) if quick else halves
+
+
+def numbered(*parts: Any, rule: str = "first", scale: float = 1, keeps_unknown: bool = False) -> list[Any]:
+    """Parts of a data set with one label a row, chosen by a rule, and features divided by `scale`. Labels are numbered by those
+    of the first part; rows of others are left out, or have a number beyond them.
+    """
+    first = chosen_labels(parts[0].labels, rule).ids
+    seen, counts, found = np.unique(first), np.bincount(first, minlength=parts[0].n_labels), []
+    for part in parts:
+        labels = chosen_labels(part.labels if rule == "first" else known_labels(part.labels, counts), rule)
+        is_kept = np.isin(labels.ids, seen) | keeps_unknown
+        ids = np.where(np.isin(labels.ids, seen), np.searchsorted(seen, labels.ids), len(seen))[is_kept]
+        features = part.features[np.flatnonzero(labels.n_of_row)[is_kept]] / np.float32(scale)
+        found.append(Labeled(features.astype(np.float32), Labels.single(ids), len(seen)))
+    return found
 
 
 def fit(
@@ -90,17 +100,3 @@ def estimates(classifier: Any) -> np.ndarray:
     z = classifier.arrays["bias"].astype(np.float64)
     p = np.exp(z - z.max())
     return p / p.sum()
-
-
-def fit_sklearn(training: Any, test: Any, c: float, iterations: int) -> tuple[np.ndarray, int, float]:
-    """Log-probabilities of test rows by LogisticRegression, -inf for labels not seen in training; iterations and seconds."""
-    from sklearn.linear_model import LogisticRegression
-
-    began = time.monotonic()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that the iterations end before convergence
-        model = LogisticRegression(C=c, max_iter=iterations).fit(training.features, training.labels.ids)
-    seconds = time.monotonic() - began
-    log_p = np.full((len(test), training.n_labels), -np.inf)
-    log_p[:, model.classes_] = model.predict_log_proba(test.features)
-    return log_p, int(model.n_iter_.max()), seconds

@@ -14,23 +14,23 @@ on the test rows along the way.
 
 import dataclasses
 import functools
-import hashlib
 import itertools
 import math
 import statistics
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from embedx.errors import DivergedError
+from embedx.labeled.data import Labeled
 from eval import papers
 from eval import papers_ldgs_data as sources
 from eval.experiment import Experiment, Run
 from eval.page import number, table, target
-from eval.records import Job, Records, Result
-from eval.under_test import DivergedError, Labeled, Labels, cache_home, chosen_labels
+from eval.records import Job, Record, Records, Result, grouped
 
 DIM = 512  # principal components of documents
 VALIDATION = 2_000  # rows
@@ -118,7 +118,10 @@ def best_of(records: Records, name: str, contender: str) -> Job:
 def measure(run: Run, job: Job) -> Result:
     data = data_of(run, job["data"])
     if job["what"] == "facts":
-        return data.facts()
+        return {
+            "rows": len(data.training), "test_rows": len(data.test), "left_out": data.left_out,
+            "features": data.training.n_features, "labels": data.training.n_labels,
+        }  # fmt: skip
     if job["what"] == "tuning":
         return {"points": curve(run, data.training, data.validation, job, job["seconds"], seed=1, growth=math.inf)}
     best = best_of(run.records, job["data"], job["contender"])
@@ -129,8 +132,7 @@ def measure(run: Run, job: Job) -> Result:
 # ---- data
 
 
-@dataclasses.dataclass(frozen=True)
-class Halves:
+class Halves(NamedTuple):
     """Training rows, validation rows and test rows, of one label each; labels are those of training rows."""
 
     training: Any
@@ -138,39 +140,25 @@ class Halves:
     test: Any
     left_out: int  # test rows whose label no training row has
 
-    def facts(self) -> Result:
-        return {
-            "rows": len(self.training), "test_rows": len(self.test), "left_out": self.left_out,
-            "features": self.training.n_features, "labels": self.training.n_labels,
-        }  # fmt: skip
-
 
 @functools.lru_cache(maxsize=1)  # one at a time
 def data_of(run: Run, name: str) -> Halves:
-    folder = "eurlex-4.3k" if name == "eurlex" else "enwiki-cat"
     if run.quick and not run.has_data:
         made = sources.documents(1_000, 2_000, 300, n_test=200)
-        training, test = made.training, made.test
+        both = made.training, made.test
     else:
-        training, test = papers.load(run.data, folder, run.quick)
-    return halves(*components(training, test, f"{folder}-{run.quick}"), run.settings.rows)
+        both = papers.load(run.data, "eurlex-4.3k" if name == "eurlex" else "enwiki-cat", run.quick)
+    return halves(*components(*both), run.settings.rows)
 
 
-def components(training: Any, test: Any, key: str) -> tuple[Any, ...]:
-    """The same rows by their principal components, computed once for a data set; rows have length 1 on average."""
+def components(training: Any, test: Any) -> list[Any]:
+    """The same rows by their principal components; rows have length 1 on average."""
     from sklearn.decomposition import TruncatedSVD
 
-    n = min(DIM, min(training.features.shape) - 1)
-    known = hashlib.sha256(f"{key} {training.features.shape} {n}".encode()).hexdigest()[:16]
-    file = cache_home() / "eval" / f"components-{known}.npz"
-    if not file.exists():
-        svd = TruncatedSVD(n, random_state=1).fit(training.features)
-        both = [svd.transform(half.features).astype(np.float32) for half in (training, test)]
-        scale = np.float32(1 / np.sqrt((both[0] ** 2).sum(axis=1).mean()))
-        file.parent.mkdir(parents=True, exist_ok=True)
-        np.savez(file, training=both[0] * scale, test=both[1] * scale)
-    found = np.load(file)
-    return tuple(Labeled(found[name], half.labels, half.n_labels) for name, half in (("training", training), ("test", test)))
+    svd = TruncatedSVD(min(DIM, min(training.features.shape) - 1), random_state=1).fit(training.features)
+    both = [svd.transform(half.features).astype(np.float32) for half in (training, test)]
+    scale = np.float32(1 / np.sqrt((both[0] ** 2).sum(axis=1).mean()))
+    return [Labeled(x * scale, half.labels, half.n_labels) for x, half in zip(both, (training, test), strict=True)]
 
 
 def halves(training: Any, test: Any, rows: int) -> Halves:
@@ -179,14 +167,8 @@ def halves(training: Any, test: Any, rows: int) -> Halves:
     """
     order = np.random.default_rng(1).permutation(len(training))
     parts = *(training.rows(np.sort(chosen)) for chosen in (order[:rows], order[rows : rows + VALIDATION])), test
-    first = [chosen_labels(part.labels, "first").ids for part in parts]
-    seen = np.unique(first[0])
-    is_known = [np.isin(ids, seen) for ids in first]
-    numbered = [
-        Labeled(part.features[known], Labels.single(np.searchsorted(seen, ids[known])), len(seen))
-        for part, ids, known in zip(parts, first, is_known, strict=True)
-    ]
-    return Halves(*numbered, left_out=int((~is_known[2]).sum()))
+    found = papers.numbered(*parts)
+    return Halves(*found, left_out=len(test) - len(found[2]))
 
 
 # ---- training
@@ -235,16 +217,12 @@ def curve(run: Run, training: Any, scored: Any, of: Job, seconds: float, seed: i
 
 def measured(classifier: Any, data: Any) -> dict[str, float]:
     """Accuracy and mean log-likelihood, with standard errors by the choice of rows."""
-    rights: list[bool] = []
-    log_likelihoods: list[float] = []
-    for rows, log_p in classifier.blocks(data.features, threads=1):
-        y = data.labels.ids[rows]
-        rights += (log_p.argmax(axis=1) == y).tolist()
-        log_likelihoods += log_p[np.arange(len(y)), y].tolist()
-    found = {}
-    for name, values in (("accuracy", rights), ("log-likelihood", log_likelihoods)):
-        found |= {name: float(np.mean(values)), f"{name} error": float(np.std(values) / math.sqrt(len(values)))}
-    return found
+    found = classifier.evaluate(data, threads=1)
+    accuracy = found["accuracy"]
+    return {
+        "accuracy": accuracy, "accuracy error": math.sqrt(accuracy * (1 - accuracy) / len(data)),
+        "log-likelihood": found["log_likelihood"], "log-likelihood error": found["log_likelihood_standard_error"],
+    }  # fmt: skip
 
 
 # ---- tables
@@ -252,10 +230,8 @@ def measured(classifier: Any, data: Any) -> dict[str, float]:
 
 def curves(records: Records, name: str) -> dict[str, list[Result]]:
     """The recorded curves by contender, one for each seed."""
-    found: dict[str, list[Result]] = {}
-    for each in records.find(data=name, what="curve"):
-        found.setdefault(each["job"]["contender"], []).append(each["result"])
-    return found
+    found = grouped(records.find(data=name, what="curve"), lambda job: job["contender"])
+    return {contender: [each["result"] for each in seeds] for contender, seeds in found.items()}
 
 
 def smoothed(result: Result, what: str) -> np.ndarray:
@@ -321,14 +297,15 @@ def results(name: str, records: Records) -> str:
 
 def tuning(records: Records) -> str:
     """What each run of the search achieved on validation rows."""
-    rows: dict[tuple[str, str], list[str]] = {}
-    for each in records.find(what="tuning"):
+
+    def shown(each: Record) -> str:
         job, achieved = each["job"], score(each["result"])
-        shown = f"{job['rate']:g}, {job['penalty']:g}: {number(achieved) if math.isfinite(achieved) else 'diverged'}"
-        rows.setdefault((job["data"], job["contender"]), []).append(shown)
+        return f"{job['rate']:g}, {job['penalty']:g}: {number(achieved) if math.isfinite(achieved) else 'diverged'}"
+
+    tried = grouped(records.find(what="tuning"), lambda job: (job["data"], job["contender"]))
     return table([
-        {"data": name, "contender": f"`{contender}`", "rate, penalty: achieved": "; ".join(shown)}
-        for (name, contender), shown in rows.items()
+        {"data": name, "contender": f"`{contender}`", "rate, penalty: achieved": "; ".join(map(shown, runs))}
+        for (name, contender), runs in tried.items()
     ])  # fmt: skip
 
 
@@ -376,17 +353,9 @@ def plot(records: Records) -> Any:
 
 
 EXPERIMENT = Experiment(
-    name="papers-adversarial",
-    title="Bamler & Mandt 2020, adversarial softmax approximation",
-    choices={"data": DATA, "contender": tuple(CONTENDERS)},
-    settings=FULL,
-    quick=QUICK,
-    packages=("scipy", "scikit-learn"),
-    jobs=jobs,
-    measure=measure,
-    tables={
-        "targets": targets, "data": facts, **{name: functools.partial(results, name) for name in DATA}, "tuning": tuning,
-    },
-    plots={"": plot},
-    mixed=True,
+    name="papers-adversarial", title="Bamler & Mandt 2020, adversarial softmax approximation",
+    choices={"data": DATA, "contender": tuple(CONTENDERS)}, settings=FULL, quick=QUICK, packages=("scipy", "scikit-learn"),
+    jobs=jobs, measure=measure,
+    tables={"targets": targets, "data": facts, **{name: functools.partial(results, name) for name in DATA}, "tuning": tuning},
+    plots={"": plot}, mixed=True,
 )  # fmt: skip

@@ -6,7 +6,6 @@
     speed        time per example with 200,000 and more labels, once the rows are trained
     words        skip-gram on the collapsed objective: held-out likelihood against time and multiply-adds
     growth       the same: what one iteration takes, exactly and with found rows, on more and more words
-    recall       how much of the gradient is on the rows that would be found, by blocks and rows looked at
 
 What a run trains on is cut into legs, each a call of `classification.train` that continues the one before. Measuring takes
 place between legs and does not count as training.
@@ -15,22 +14,23 @@ place between legs and does not count as training.
 import dataclasses
 import functools
 import math
+import statistics
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
+from embedx.errors import DivergedError
+from embedx.evaluation.labels import LabelMetrics
+from embedx.training.trainer import usable_cores
 from eval import papers
 from eval import papers_ldgs_data as sources
-from eval import papers_ldgs_recall as recall
-from eval import papers_ldgs_speed as speed
 from eval import papers_ldgs_words as words
 from eval.experiment import Experiment, Run
-from eval.page import DASH, exceeds, figure, number, table, target
-from eval.records import Job, Records, Result
-from eval.under_test import DivergedError, LabelMetrics, cache_home, objectives, usable_cores
+from eval.page import DASH, exceeds, number, plotted, table, target
+from eval.papers import fit
+from eval.records import Job, Record, Records, Result, grouped
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,13 +55,8 @@ CONTENDERS = {
 }
 BATCHES = (100, 400, 1000)  # for large matrix products
 LARGEST_SCORES = 1 << 29  # floats of a batch's scores
-OPTIMIZERS = {
-    "adagrad": {"optimizer": "adagrad", "schedule": "constant"},
-    "sgd": {"optimizer": "sgd", "schedule": "inverse"},  # the paper's 1/(1 + t), t in epochs
-}
-RATES = {"adagrad": (0.03, 0.1, 0.3), "sgd": (0.1, 1.0, 10.0)}  # and on by STEP where the best one is at an end
-STEP = {"adagrad": 3.0, "sgd": 10.0}
-KEPT = "adagrad"  # what is measured unless another is chosen, and what recall is measured on
+OPTIMIZER = {"optimizer": "adagrad", "schedule": "constant"}
+RATES = (0.03, 0.1, 0.3)  # and on by factors of three where the best one is at an end
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,14 +83,15 @@ NEXT_WORD = Task(
     multilabel=False, measure="accuracy", tuned_by="reciprocal rank", tuned_on=0.1,
     epochs=(0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1, 1.5, 2, 3, 4), smoothing=1.0, blocks=8,
 )  # fmt: skip
-FACES = dataclasses.replace(NEXT_WORD, tuned_on=0.8, epochs=(0.1, 0.2, 0.5, 1, 1.5, 2, 3, 5, 7, 10))
-DOCUMENTS = Task(
-    multilabel=True, measure="p@1", tuned_by="p@1", tuned_on=0.8,
-    epochs=(0.05, 0.1, 0.2, 0.5, 1, 2, 3, 5, 7, 10), smoothing=5.0, blocks=4, hidden=sources.DIM,
-)  # fmt: skip
-TASKS = {"next-word": NEXT_WORD, "faces": FACES, "documents": DOCUMENTS}
-RECALLED = {"data": ("next-word", "documents"), "contenders": ("softmax, best batch", "margin, best batch")}
-
+FACES_EPOCHS = (0.1, 0.2, 0.5, 1, 1.5, 2, 3, 5, 7, 10)
+TASKS = {
+    "next-word": NEXT_WORD,
+    "faces": dataclasses.replace(NEXT_WORD, tuned_on=0.8, epochs=FACES_EPOCHS),
+    "documents": Task(
+        multilabel=True, measure="p@1", tuned_by="p@1", tuned_on=0.8,
+        epochs=(0.05, 0.1, 0.2, 0.5, 1, 2, 3, 5, 7, 10), smoothing=5.0, blocks=4, hidden=sources.DIM,
+    ),
+}  # fmt: skip
 FULL = {
     "corpus": None,  # a text, or the name of one that comes with a recipe
     "seconds": 900.0,  # of training for each curve
@@ -108,14 +104,13 @@ FULL = {
     "repetitions": 3,  # turns of timing
     "validation": 5_000,  # rows by which rates are chosen
     "curve_rows": 10_000,  # test rows between legs; at the end all of them
-    "recall_rows": 200,
     "max_rates": 7,
     "n_words": 20_000,  # of the section words: so many that an exact iteration takes seconds
     "growing": (20_000, 77_000, 200_000),  # words of the section growth
 }
 QUICK = {
     "seconds": 1.0, "rate_seconds": 0.1, "positions": (3_000, 300, 0.1), "identities": 300, "documents": (1_000, 2_000, 500),
-    "speed_faces": (2_000,), "timed": 100, "repetitions": 1, "validation": 300, "curve_rows": 300, "recall_rows": 20,
+    "speed_faces": (2_000,), "timed": 100, "repetitions": 1, "validation": 300, "curve_rows": 300,
     "max_rates": 4, "n_words": 200, "growing": (100, 200),
 }  # fmt: skip
 
@@ -124,39 +119,33 @@ QUICK = {
 
 
 def jobs(run: Run) -> Iterator[Job]:
+    other = {
+        "speed": speed_jobs, "words": lambda run: words.jobs(run.settings.n_words),
+        "growth": lambda run: words.growth_jobs(run.settings.growing),
+    }  # fmt: skip
     for section in run.chosen("section"):
-        if section in TASKS:
-            yield from curve_jobs(run, section)
-        elif section == "speed":
-            yield from speed_jobs(run)
-        elif section == "words":
-            yield from words.jobs(run.settings.n_words)
-        elif section == "growth":
-            yield from words.growth_jobs(run.settings.growing)
-        else:
-            yield from recall_jobs(run)
+        yield from other[section](run) if section in other else curve_jobs(run, section)
 
 
 def curve_jobs(run: Run, section: str) -> Iterator[Job]:
     """Of each contender the rates, and the curve at the best of them."""
     yield {"section": section, "what": "facts"}
-    for optimizer in [name for name in OPTIMIZERS if run.asked_for(name)] or [KEPT]:
-        for name in run.chosen("contender"):
-            if CONTENDERS[name].batch is None:
-                yield batches_job(section, CONTENDERS[name].objective, optimizer)
-            key = {"section": section, "contender": name, "optimizer": optimizer}
-            rates = list(RATES[optimizer])
-            while rates:
-                yield from (key | {"what": "rate", "rate": rate} for rate in rates)
-                tried, rates = achieved(run.records, key), []
-                best = best_rate(tried)
-                if len(tried) < run.settings.max_rates and best in (min(tried), max(tried)):
-                    rates = [float(f"{best / STEP[optimizer] if best == min(tried) else best * STEP[optimizer]:.1g}")]
-            yield key | {"what": "curve"}
+    for name in run.chosen("contender"):
+        if CONTENDERS[name].batch is None:
+            yield batches_job(section, CONTENDERS[name].objective)
+        key = {"section": section, "contender": name, "optimizer": "adagrad"}
+        rates = list(RATES)
+        while rates:
+            yield from (key | {"what": "rate", "rate": rate} for rate in rates)
+            tried, rates = achieved(run.records, key), []
+            best = best_rate(tried)
+            if len(tried) < run.settings.max_rates and best in (min(tried), max(tried)):
+                rates = [float(f"{best / 3 if best == min(tried) else best * 3:.1g}")]
+        yield key | {"what": "curve"}
 
 
-def batches_job(section: str, objective: str, optimizer: str) -> Job:
-    return {"section": section, "what": "batches", "objective": objective, "optimizer": optimizer}
+def batches_job(section: str, objective: str) -> Job:
+    return {"section": section, "what": "batches", "objective": objective, "optimizer": "adagrad"}
 
 
 def achieved(records: Records, key: Job) -> dict[float, float]:
@@ -167,7 +156,7 @@ def achieved(records: Records, key: Job) -> dict[float, float]:
 
 def best_rate(tried: dict[float, float]) -> float:
     """The rate that achieved most, of several the smallest."""
-    return min(rate for rate, value in tried.items() if value == max(tried.values()))
+    return max(sorted(tried), key=lambda rate: tried[rate])
 
 
 def speed_jobs(run: Run) -> Iterator[Job]:
@@ -183,24 +172,12 @@ def speed_jobs(run: Run) -> Iterator[Job]:
                                "batch": batch, "turn": turn}  # fmt: skip
 
 
-def recall_jobs(run: Run) -> Iterator[Job]:
-    """On the classifiers that curves ended with, by the exact gradient of the loss that trained them."""
-    for section in RECALLED["data"]:
-        for name in RECALLED["contenders"]:
-            if name in run.chosen("contender") and kept(run, section, name).exists():
-                for blocks in recall.BLOCKS:
-                    for by in recall.SEARCHES:
-                        yield {"section": "recall", "data": section, "contender": name, "blocks": blocks, "by": by}
-
-
 def measure(run: Run, job: Job) -> Result:
     match job:
         case {"section": "words" | "growth"}:
             return words.measure(job, sources.text_of(run), run.quick, run.settings.seconds)
         case {"section": "speed"}:
             return time_of(run, job)
-        case {"section": "recall"}:
-            return recall_of(run, job)
         case {"what": "facts"}:
             return data_of(run, job["section"]).facts()
         case {"what": "batches"}:
@@ -230,11 +207,6 @@ def data_of(run: Run, name: str, n_labels: int = 0) -> sources.Data:
 
 
 # ---- training
-
-
-def fit(data: Any, objective: str, options: dict[str, Any], start: Any = None) -> Any:
-    """One leg."""
-    return papers.fit(data, objective, options, start=start)
 
 
 def warm_up(data: Any, objective: str, options: dict[str, Any]) -> None:
@@ -271,11 +243,10 @@ def curve(
     for epoch, rows in legs(len(data), epochs, 1):
         if seconds + len(rows) * (seconds / examples if examples else 0) > max_seconds:
             break
-        rate = options["learning_rate"] / ((1 + examples // len(data)) if options["schedule"] == "inverse" else 1)
-        now = options | {"learning_rate": rate, "schedule": "constant", "epochs": 1, "seed": len(points) + 1}
+        now = options | {"epochs": 1, "seed": len(points) + 1} | (contender.later if trained else {})
         began = time.monotonic()
         try:
-            trained = fit(data.rows(rows), contender.objective, now | (contender.later if trained else {}), trained)
+            trained = fit(data.rows(rows), contender.objective, now, start=trained)
         except DivergedError:
             return points, None
         whole += time.monotonic() - began
@@ -285,23 +256,19 @@ def curve(
     return points, trained
 
 
-def options_of(run: Run, name: str, section: str, n_labels: int, optimizer: str, batch: int) -> dict[str, Any]:
+def options_of(name: str, section: str, n_labels: int, batch: int) -> dict[str, Any]:
     """All settings of a contender but the rate."""
     task = TASKS[section]
-    given = task.settings(n_labels)
     hidden = {"hidden": task.hidden} if task.hidden else {}
-    taken = {each: given[each] for each in CONTENDERS[name].takes}
-    return {"batch_size": batch, "threads": usable_cores(), **OPTIMIZERS[optimizer], **hidden, **taken}
+    taken = {each: value for each, value in task.settings(n_labels).items() if each in CONTENDERS[name].takes}
+    return {"batch_size": batch, "threads": usable_cores(), **OPTIMIZER, **hidden, **taken}
 
 
 def chosen_options(run: Run, job: Job, n_labels: int) -> dict[str, Any]:
     """The same, with the batch that takes the least time per example where it is to be the best."""
-    section, name, optimizer = job["section"], job["contender"], job["optimizer"]
-    batch = CONTENDERS[name].batch
-    if batch is None:
-        timed = (run.records.get(batches_job(section, CONTENDERS[name].objective, optimizer)) or {})["seconds"]
-        batch = int(min(timed, key=lambda each: timed[each]))
-    return options_of(run, name, section, n_labels, optimizer, batch)
+    contender = CONTENDERS[job["contender"]]
+    timed = (run.records.get(batches_job(job["section"], contender.objective)) or {}).get("seconds", {})
+    return options_of(job["contender"], job["section"], n_labels, contender.batch or int(min(timed, key=timed.get)))
 
 
 def accuracy_of(classifier: Any, data: Any, multilabel: bool) -> dict[str, float]:
@@ -334,7 +301,7 @@ def times_of_batches(run: Run, job: Job) -> Result:
     name = next(each for each, contender in CONTENDERS.items() if contender.objective == objective)
     seconds = {}
     for batch in BATCHES:
-        options = options_of(run, name, section, data.n_labels, job["optimizer"], batch) | {"learning_rate": 1e-3}
+        options = options_of(name, section, data.n_labels, batch) | {"learning_rate": 1e-3}
         if not seconds:
             warm_up(data, objective, options | {"batch_size": 10})
         rows = np.arange(min(len(data), max(run.settings.timed, 2 * batch)))
@@ -357,31 +324,20 @@ def at_rate(run: Run, job: Job) -> Result:
 
 
 def at_best_rate(run: Run, job: Job) -> Result:
-    """The curve of one contender at its best rate; the classifier is kept for `recall`."""
-    section, task, data = job["section"], TASKS[job["section"]], data_of(run, job["section"])
+    """The curve of one contender at its best rate."""
+    task, data = TASKS[job["section"]], data_of(run, job["section"])
     options = chosen_options(run, job, data.training.n_labels)
-    key = {name: job[name] for name in ("section", "contender", "optimizer")}
-    options["learning_rate"] = best_rate(achieved(run.records, key))
+    options["learning_rate"] = best_rate(achieved(run.records, {name: job[name] for name in ("section", "contender")}))
     few = data.test.rows(np.random.default_rng(3).permutation(len(data.test))[: run.settings.curve_rows])
     points, trained = curve(
         data.training, CONTENDERS[job["contender"]], options, task.epochs, run.settings.seconds,
         lambda classifier: accuracy_of(classifier, few, task.multilabel),
     )  # fmt: skip
     final = accuracy_of(trained.classifier, data.test, task.multilabel) if trained else None
-    if trained and job["optimizer"] == KEPT:
-        file = kept(run, section, job["contender"])
-        file.parent.mkdir(parents=True, exist_ok=True)
-        np.savez(file, **trained.classifier.arrays)
     return {"options": options, "curve_rows": len(few), "test_rows": len(data.test), "points": points, "final": final}
 
 
-def kept(run: Run, section: str, name: str) -> Path:
-    """Where the classifier lies that a curve ended with."""
-    quick = "-quick" if run.quick else ""
-    return cache_home() / "eval" / f"ldgs{quick}-{section}-{name.replace(', ', '-').replace(' ', '-')}.npz"
-
-
-# ---- measurements: time per example, recall
+# ---- measurements: time per example
 
 
 def time_of(run: Run, job: Job) -> Result:
@@ -392,8 +348,8 @@ def time_of(run: Run, job: Job) -> Result:
     from threadpoolctl import threadpool_limits  # which scikit-learn brings
 
     data, contender, n = data_of(run, job["what"], job["labels"]), CONTENDERS[job["contender"]], run.settings.timed
-    options = options_of(run, job["contender"], job["what"], job["labels"], "sgd", job["batch"]) | contender.later
-    options |= {"learning_rate": 1e-3, "schedule": "constant", "epochs": 1, "threads": job["threads"], "seed": job["turn"] + 1}
+    options = options_of(job["contender"], job["what"], job["labels"], job["batch"]) | contender.later
+    options |= {"optimizer": "sgd", "learning_rate": 1e-3, "epochs": 1, "threads": job["threads"], "seed": job["turn"] + 1}
     start = papers.start_from(data.training, contender.objective, dict(data.start or {}))
     rows = np.random.default_rng(job["turn"]).permutation(len(data.training))
     seconds, whole, indexing = [], [], []
@@ -401,7 +357,7 @@ def time_of(run: Run, job: Job) -> Result:
     with threadpool_limits(job["threads"]):
         for many in (n // 2, n + n // 2):
             began = time.monotonic()
-            trained = fit(data.training.rows(rows[:many]), contender.objective, options, start)
+            trained = fit(data.training.rows(rows[:many]), contender.objective, options, start=start)
             whole.append(time.monotonic() - began)
             indexing.append(float(trained.classifier.facts.get("index_seconds", 0.0)))
             seconds.append(trained.outcome.seconds - indexing[-1])
@@ -410,27 +366,12 @@ def time_of(run: Run, job: Job) -> Result:
     return {"seconds": an_example, "once": once, "whole": whole, "indexing": indexing, "options": options}
 
 
-def recall_of(run: Run, job: Job) -> Result:
-    data, task = data_of(run, job["data"]).test, TASKS[job["data"]]
-    rows = np.random.default_rng(4).permutation(len(data))[: run.settings.recall_rows]
-    arrays = dict(np.load(kept(run, job["data"], job["contender"])))
-    x = data.features[rows]
-    h = np.asarray(x @ arrays["hidden"] if "hidden" in arrays else x, dtype=np.float32)
-    queries, output = recall.with_bias(h, arrays["output"], arrays["bias"])
-    found = objectives.find(CONTENDERS[job["contender"]].objective)
-    objective = found(found.Settings.from_options(task.settings(data.n_labels)))
-    mass = recall.gradient_mass(objective, queries @ output.T, data.labels.rows(rows))
-    propose = recall.SEARCHES[job["by"]](output, queries)
-    return {"by_share": recall.by_share(mass, propose, job["blocks"]), "rows": len(rows)}
-
-
 # ---- tables: accuracy against time
 
 
-def curves(records: Records, section: str) -> dict[tuple[str, str], Result]:
-    """The recorded curves by contender and optimizer."""
-    found = records.find(section=section, what="curve")
-    return {(each["job"]["contender"], each["job"]["optimizer"]): each["result"] for each in found}
+def curves(records: Records, section: str) -> dict[str, Result]:
+    """The recorded curves by contender."""
+    return {each["job"]["contender"]: each["result"] for each in records.find(section=section, what="curve")}
 
 
 def short(x: float | None) -> str:
@@ -443,15 +384,12 @@ def at_epoch(points: list[dict[str, float]], measure: str, epoch: float) -> floa
 
 
 def facts(records: Records) -> str:
-    rows = []
-    for section in TASKS:
-        if found := records.get({"section": section, "what": "facts"}):
-            counts = {name.replace("_", " "): f"{found[name]:,}" for name in ("rows", "test_rows", "features", "labels")}
-            rows.append({
-                "data": section, **counts, "labels in training rows": f"{found['labels_seen']:,}",
-                "labels a row": f"{found['labels_a_row']:.2f}", "most frequent one in": f"{100 * found['most_frequent']:.2f} %",
-            })  # fmt: skip
-    return table(rows)
+    return table([
+        {"data": section, **{key.replace("_", " "): f"{found[key]:,}" for key in ("rows", "test_rows", "features", "labels")},
+         "labels in training rows": f"{found['labels_seen']:,}", "labels a row": f"{found['labels_a_row']:.2f}",
+         "most frequent one in": f"{100 * found['most_frequent']:.2f} %"}
+        for section in TASKS if (found := records.get({"section": section, "what": "facts"}))
+    ])  # fmt: skip
 
 
 def curve_table(section: str, records: Records) -> str:
@@ -459,9 +397,9 @@ def curve_table(section: str, records: Records) -> str:
     found, measure, rows = curves(records, section), TASKS[section].measure, []
     level = 0.9 * max((each["final"][measure] for each in found.values() if each["final"]), default=0.0)
     ends = {point["epochs"] for each in found.values() for point in each["points"]}
-    for (name, optimizer), each in found.items():
+    for name, each in found.items():
         points, options = each["points"], each["options"]
-        row = {"contender": f"`{name}`", "optimizer": optimizer, "batch": options["batch_size"],
+        row = {"contender": f"`{name}`", "optimizer": "adagrad", "batch": options["batch_size"],
                "rate": f"{options['learning_rate']:g}"}  # fmt: skip
         rows.append(row)
         if not points or each["final"] is None:
@@ -479,71 +417,125 @@ def curve_table(section: str, records: Records) -> str:
 
 def rates_table(section: str, records: Records) -> str:
     """What each rate achieved on validation rows."""
-    tried: dict[tuple[str, str], dict[float, float | None]] = {}
-    for each in records.find(section=section, what="rate"):
-        job = each["job"]
-        tried.setdefault((job["contender"], job["optimizer"]), {})[job["rate"]] = each["result"]["measure"]
+    found = grouped(records.find(section=section, what="rate"), lambda job: job["contender"])
+    tried = {name: {each["job"]["rate"]: each["result"]["measure"] for each in runs} for name, runs in found.items()}
     rates = sorted({rate for each in tried.values() for rate in each})
     return table([
-        {"contender": f"`{name}`", "optimizer": optimizer}
+        {"contender": f"`{name}`", "optimizer": "adagrad"}
         | {f"{r:g}": "diverged" if r in each and each[r] is None else number(each.get(r)) for r in rates}
-        for (name, optimizer), each in tried.items()
+        for name, each in tried.items()
     ])  # fmt: skip
+
+
+# ---- tables: time per example
+
+
+def speeds(records: Records, section: str, n_labels: int, threads: int) -> dict[str, dict[str, float]]:
+    """Medians of each contender over its turns, with the batch that is its best."""
+    turns = records.find(section="speed", what=section, labels=n_labels, threads=threads)
+    best: dict[str, dict[str, float]] = {}
+    for (name, batch), runs in grouped(turns, lambda job: (job["contender"], job["batch"])).items():
+        found = {name: statistics.median(each["result"][name] for each in runs) for name in ("seconds", "once")}
+        if name not in best or found["seconds"] < best[name]["seconds"]:
+            best[name] = found | {"batch": batch, "turns": len(runs)}
+    return best
+
+
+def speed_table(records: Records) -> str:
+    """The time per example beside ldgs."""
+    rows = []
+    cases = {tuple(each["job"][name] for name in ("what", "labels", "threads")) for each in records.find(section="speed")}
+    for section, n_labels, threads in sorted(cases):
+        found = speeds(records, section, n_labels, threads)
+        own = found.get("ldgs")
+        rows += [
+            {"data": section, "labels": f"{n_labels:,}", "threads": threads, "contender": f"`{name}`", "batch": each["batch"],
+             "milliseconds an example": f"{1000 * each['seconds']:.3f}", "seconds once": f"{each['once']:.1f}",
+             "over `ldgs`": f"{each['seconds'] / own['seconds']:.2f}" if own else DASH, "turns": each["turns"]}
+            for name, each in found.items()
+        ]  # fmt: skip
+    return table(rows)
+
+
+def faster(records: Records, section: str, n_labels: int, against: str, factor: float, promise: str) -> dict[str, str]:
+    """Whether ldgs takes so much less time per example, with all threads."""
+    timed = records.find(section="speed", what=section, labels=n_labels, contender="ldgs")
+    there = speeds(records, section, n_labels, max((each["job"]["threads"] for each in timed), default=0))
+    if not {"ldgs", against} <= there.keys():
+        return target(promise, None)
+    ratio = there[against]["seconds"] / there["ldgs"]["seconds"]
+    return target(promise, f"{ratio:.1f} times", ratio >= factor)
+
+
+# ---- tables: recall
+# How much of an exact gradient lies on the rows that a search in blocks of columns finds: records alone. The gradient along the
+# scores has mass |∂loss/∂z_k| on row k; labels are always known, so only the mass of other rows counts. Searches looked at so
+# many rows in each of so many blocks: `best rows` made no mistakes there, `index` is what `mips` and `ldgs` do.
+
+
+def recall(records: Records) -> str:
+    """What a search finds, beside whole rows of which as many are scored; what blocks found is scored exactly in the end."""
+    found = records.find(section="recall")
+    curves = {curve_of(each): each["result"]["by_share"] for each in found if each["job"]["blocks"] == 1}
+    rows = []
+    for each in found:
+        job = each["job"]
+        for point in each["result"]["by_share"]:
+            scored = point["looked_at"] + (point["found"] if job["blocks"] > 1 else 0)
+            whole = recall_at(curves.get(curve_of(each), []), scored) if job["blocks"] > 1 else None
+            rows.append({
+                "data": job["data"], "trained by": f"`{job['contender']}`", "search": job["by"], "blocks": job["blocks"],
+                "looked at in each": f"{100 * point['share']:g} %", "share of the gradient": number(point["recall"]),
+                "rows found": f"{point['found']:,.0f}", "rows scored": f"{scored:,.0f}",
+                "whole rows, as many scored": number(whole),
+            })  # fmt: skip
+    return table(rows)
+
+
+def curve_of(each: Record) -> tuple[str, ...]:
+    """What records of one search in several numbers of blocks have in common."""
+    return tuple(each["job"][name] for name in ("data", "contender", "by"))
+
+
+def recall_at(points: Sequence[dict[str, float]], scored: float) -> float | None:
+    """The recall of whole rows between the measured ones, by the logarithm of the rows scored; None beyond them."""
+    if not points or not points[0]["looked_at"] <= scored <= points[-1]["looked_at"]:
+        return None
+    at = [math.log(point["looked_at"]) for point in points]
+    return float(np.interp(math.log(scored), at, [point["recall"] for point in points]))
 
 
 # ---- tables: targets
 
 
-class Pair(NamedTuple):
-    """A measure of two contenders after as many epochs."""
-
-    first: float
-    second: float
-    epochs: float
-    rows: int  # of the test, that it was taken on
-
-    def shown(self) -> str:
-        """The two, and their standard error."""
-        return f"{self.first:.4f} beside {self.second:.4f}, each ± {self.error(self.second):.4f}, after {self.epochs:g} epochs"
-
-    def error(self, share: float) -> float:
-        """The standard error of a share of so many rows."""
-        return math.sqrt(share * (1 - share) / self.rows)
-
-    def is_first_above(self, factor: float) -> bool | None:
-        """Whether the first exceeds so many times the second; None if that is within two standard errors."""
-        error = math.hypot(self.error(self.first), factor * self.error(self.second))
-        return exceeds(self.first - factor * self.second, error)
-
-
-def side_by_side(records: Records, section: str, names: tuple[str, str], measure: str) -> Pair | None:
-    """After as many epochs as both have; on all test rows if both end there."""
-    runs = [curves(records, section).get((name, KEPT)) for name in names]
-    if not all(run and run["final"] for run in runs):
-        return None
-    ends = [run["points"][-1]["epochs"] for run in runs]
+def side_by_side(records: Records, section: str, other: str, factor: float, promise: str) -> dict[str, str]:
+    """Whether ldgs has more than so many times the measure of another after as many epochs as both have; on all test rows if
+    both end there.
+    """
+    measure = TASKS[section].measure
+    ours, theirs = runs = [curves(records, section).get(name) for name in ("ldgs", other)]
+    if not (ours and theirs and ours["final"] and theirs["final"]):
+        return target(promise, None)
     shared = max(set.intersection(*({point["epochs"] for point in run["points"]} for run in runs)))
-    if ends == [shared, shared]:
-        return Pair(runs[0]["final"][measure], runs[1]["final"][measure], shared, runs[0]["test_rows"])
-    first, second = (at_epoch(run["points"], measure, shared) for run in runs)
-    return Pair(first, second, shared, runs[0]["curve_rows"])
+    is_end = all(run["points"][-1]["epochs"] == shared for run in runs)
+    first, second = (run["final"][measure] if is_end else at_epoch(run["points"], measure, shared) for run in runs)
+    errors = [math.sqrt(share * (1 - share) / ours["test_rows" if is_end else "curve_rows"]) for share in (first, second)]
+    shown = f"{first:.4f} beside {second:.4f}, each ± {errors[1]:.4f}, after {shared:g} epochs"
+    return target(promise, shown, exceeds(first - factor * second, math.hypot(errors[0], factor * errors[1])))
 
 
 def targets(records: Records) -> str:
     """A row for each target."""
     ten, best = "200,000 faces: `ldgs` 10 times faster an example than exact `margin`, batch 10", "margin, best batch"
     rows = [
-        speed.faster(records, "faces", 200_000, "margin", 10, ten),
-        speed.faster(records, "faces", 200_000, best, 3, "200,000 faces: 3 times faster than with its best batch"),
-        speed.faster(records, "documents", 300_000, "margin", 10, "300,000 labels of documents: 10 times faster, batch 10"),
+        faster(records, "faces", 200_000, "margin", 10, ten),
+        faster(records, "faces", 200_000, best, 3, "200,000 faces: 3 times faster than with its best batch"),
+        faster(records, "documents", 300_000, "margin", 10, "300,000 labels of documents: 10 times faster, batch 10"),
     ]
     for section, task in TASKS.items():
-        pair = side_by_side(records, section, ("ldgs", best), task.measure)
-        promise = f"{section}: `ldgs` ends within 1 % of exact `margin` in {task.measure}"
-        rows.append(target(promise, pair and pair.shown(), pair and pair.is_first_above(0.99)))
-        pair = side_by_side(records, section, ("ldgs", "mips"), task.measure)
-        promise = f"{section}: `ldgs` ends higher than `mips`, which looks at as many rows"
-        rows.append(target(promise, pair and pair.shown(), pair and pair.is_first_above(1)))
+        near = f"{section}: `ldgs` ends within 1 % of exact `margin` in {task.measure}"
+        higher = f"{section}: `ldgs` ends higher than `mips`, which looks at as many rows"
+        rows += [side_by_side(records, section, best, 0.99, near), side_by_side(records, section, "mips", 1, higher)]
     return table(rows)
 
 
@@ -555,16 +547,35 @@ def plot_curves(section: str, records: Records) -> Any:
     found, measure = curves(records, section), TASKS[section].measure
     if not any(each["points"] for each in found.values()):
         return None
-    picture, panels = figure(11, 4, 2, dpi=70, sharey=True)
-    for (name, optimizer), each in found.items():
-        label = name if optimizer == KEPT else f"{name}, {optimizer}"
-        style = {"color": COLORS.get(name.split(",")[0]), "ls": "--" if "," in name else "-"}
-        style["marker"] = "." if optimizer == KEPT else "x"
-        for axis, x in zip(panels, ("seconds", "epochs"), strict=True):
-            axis.plot([p[x] for p in each["points"]], [p[measure] for p in each["points"]], label=label, **style)
-    panels[0].set(xscale="log", xlabel="seconds of training", ylabel=f"test {measure}", title=section)
-    panels[1].set(xscale="log", xlabel="epochs")
-    panels[0].legend(fontsize=7)
+    styles = {
+        name: {"label": name, "color": COLORS.get(name.split(",")[0]), "ls": "--" if "," in name else "-", "marker": "."}
+        for name in found
+    }
+    lines = [
+        [([p[x] for p in each["points"]], [p[measure] for p in each["points"]], styles[name]) for name, each in found.items()]
+        for x in ("seconds", "epochs")
+    ]
+    first = {"xscale": "log", "xlabel": "seconds of training", "title": section}
+    return plotted(
+        11, 4, [(lines[0], first), (lines[1], {"xscale": "log", "xlabel": "epochs"})], ylabel=f"test {measure}", sharey=True
+    )
+
+
+def plot_recall(records: Records) -> Any:
+    """Recall against the share of rows looked at, a panel for each classifier."""
+    grouped: dict[str, list[Any]] = {}
+    for each in records.find(section="recall"):
+        job, points = each["job"], each["result"]["by_share"]
+        style = {"label": f"{job['blocks']} blocks, {job['by']}", "ls": "--" if job["by"] == "index" else "-", "marker": "."}
+        line = [p["share"] for p in points], [p["recall"] for p in points], style
+        grouped.setdefault(f"{job['data']}, {job['contender']}", []).append(line)
+    if not grouped:
+        return None
+    about = {"xscale": "log", "xlabel": "share of the rows looked at in each block"}
+    panels = [(lines, about | {"title": title}) for title, lines in grouped.items()]
+    picture = plotted(4 * len(grouped), 3.6, panels, ylabel="share of the gradient found", sharey=True)
+    for axis in picture.axes:
+        axis.legend(fontsize=7)
     return picture
 
 
@@ -572,26 +583,17 @@ COLORS = words.COLORS | {"sampled-softmax": "tab:green", "margin": "tab:orange"}
 
 
 EXPERIMENT = Experiment(
-    name="papers-ldgs",
-    title="Yen et al. 2018, loss decomposition for large output spaces",
-    choices={
-        "section": (*TASKS, "speed", "words", "growth", "recall"),
-        "contender": tuple(CONTENDERS),
-        "optimizer": tuple(OPTIMIZERS),
-    },
-    settings=FULL,
-    quick=QUICK,
-    packages=("scipy",),
-    jobs=jobs,
-    measure=measure,
+    name="papers-ldgs", title="Yen et al. 2018, loss decomposition for large output spaces",
+    choices={"section": (*TASKS, "speed", "words", "growth"), "contender": tuple(CONTENDERS)}, settings=FULL, quick=QUICK,
+    packages=("scipy",), jobs=jobs, measure=measure,
     tables={
         "targets": targets, "data": facts, **{section: functools.partial(curve_table, section) for section in TASKS},
-        **{f"{section}-rates": functools.partial(rates_table, section) for section in TASKS}, "speed": speed.speed_table,
-        "words": words.runs, "words-targets": words.targets, "growth": words.growth, "recall": recall.results,
+        **{f"{section}-rates": functools.partial(rates_table, section) for section in TASKS}, "speed": speed_table,
+        "words": words.runs, "words-targets": words.targets, "growth": words.growth, "recall": recall,
     },
     plots={
         **{f"-{section}": functools.partial(plot_curves, section) for section in TASKS},
-        "-words": words.plot, "-recall": recall.plot,
+        "-words": words.plot, "-recall": plot_recall,
     },
     mixed=True,
 )  # fmt: skip

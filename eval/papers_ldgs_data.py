@@ -4,36 +4,26 @@ The paper's own MegaFace and WikiLSHTC are not to be had everywhere. Faces have 
 WikiLSHTC; their difficulty is stated where it is set. Next words and EURLex are genuine.
 """
 
-import dataclasses
-import hashlib
-import json
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_matrix
 
+from embedx.labeled.data import Labeled, Labels
+from embedx.labeled.rules import scaled
+from embedx.settings import TextSettings, VocabularySettings
+from embedx.skipgram import task as skipgram
+from embedx.skipgram.configuration import configure
+from embedx.text.encode import encode
+from embedx.text.heldout import PIECE, hold_out
+from embedx.text.sources import recipe_defaults
+from embedx.text.tokenizer import END_OF_SENTENCE
+from embedx.text.vocabulary import keep_probability, select
+from embedx.training.progress import Silent
 from eval import corpus as corpora
 from eval.experiment import Run
 from eval.papers import load
-from eval.under_test import (
-    END_OF_SENTENCE,
-    PIECE,
-    Labeled,
-    Labels,
-    Silent,
-    TextSettings,
-    VocabularySettings,
-    cache_home,
-    configure,
-    encode,
-    hold_out,
-    keep_probability,
-    recipe_defaults,
-    scaled,
-    select,
-    skipgram,
-)
 
 DIM = 100  # of word vectors and hidden layers; the paper's
 FACE_DIM = 128  # FaceNet's
@@ -41,8 +31,7 @@ WINDOW = 5  # kept words to each side
 SAMPLE = "wikipedia-sample"  # a corpus that comes with gensim, for where there is none
 
 
-@dataclasses.dataclass(frozen=True)
-class Data:
+class Data(NamedTuple):
     """A data set; `start` has the arrays of a classifier that knows it well, for timing steps that meet a trained table."""
 
     training: Any
@@ -73,8 +62,7 @@ def text_of(run: Run) -> str:
     return run.files["text"]
 
 
-@dataclasses.dataclass(frozen=True)
-class Words:
+class Words(NamedTuple):
     """Kept words of a text, in its order."""
 
     ids: np.ndarray  # int32 (n,)
@@ -123,17 +111,10 @@ def means(vectors: np.ndarray, ids: np.ndarray) -> np.ndarray:
     return found
 
 
-def word_vectors(corpus: str, key: str, text: Any, share: float, quick: bool) -> np.ndarray:
-    """float32 (n_words, DIM): input vectors by `ns`, of text that was not held out; trained once for a corpus."""
+def word_vectors(corpus: str, text: Any, share: float, quick: bool) -> np.ndarray:
+    """float32 (n_words, DIM): input vectors by `ns`, of text that was not held out."""
     options = {"dim": DIM, "window": WINDOW, "heldout": share, "epochs": 1 if quick else 5}
-    config = configure("ns", options | text.record())
-    known = json.dumps([key, config.settings.record(), config.objective.settings.record()], sort_keys=True)
-    file = cache_home() / "eval" / f"vectors-{hashlib.sha256(known.encode()).hexdigest()[:16]}.npy"
-    if not file.exists():
-        trained = skipgram.train(corpus, config)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        np.save(file, trained.vectors.arrays["input"])
-    return np.load(file)
+    return skipgram.train(corpus, configure("ns", options | text.record())).vectors.arrays["input"]
 
 
 def next_word(corpus: str, n: int, n_test: int, share: float, quick: bool) -> Data:
@@ -146,7 +127,7 @@ def next_word(corpus: str, n: int, n_test: int, share: float, quick: bool) -> Da
     settings = VocabularySettings()
     with encode(corpus, text, Silent(), None) as encoded:
         words, remap = select(encoded, settings)
-        vectors = word_vectors(corpus, encoded.key, text, share, quick)
+        vectors = word_vectors(corpus, text, share, quick)
         held_out = hold_out(encoded.tokens, remap, share)
         rng = np.random.default_rng(1)
         chance = keep_probability(words.without(held_out.counts).trained_counts, settings.sample)

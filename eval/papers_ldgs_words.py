@@ -9,9 +9,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from eval.page import DASH, figure, number, table, target
+from embedx.evaluation import heldout, words
+from embedx.kernels.cache_home import cache_home
+from embedx.skipgram import collapsed
+from embedx.skipgram import task as skipgram
+from embedx.skipgram.configuration import configure
+from eval.page import DASH, number, plotted, table, target
 from eval.records import Job, Records, Result
-from eval.under_test import cache_home, collapsed, configure, heldout, skipgram, words
 
 ALONE = {"candidate_fraction": 1.0, "tail": False}  # only what is found, as in the paper
 COLLAPSED: dict[str, dict[str, Any]] = {  # by objective, or that and an option
@@ -69,13 +73,8 @@ def measure_collapsed(
     of = judge(rest)
 
     def watch(vectors: Any, iteration: Any) -> None:
-        point = {
-            "iteration": iteration.number,
-            "seconds": iteration.seconds,
-            "macs": iteration.macs,
-            "objective": iteration.loss,
-        }
-        points.append(point | of(vectors))
+        costs = {name: getattr(iteration, name) for name in ("seconds", "macs")}
+        points.append({"iteration": iteration.number, **costs, "objective": iteration.loss} | of(vectors))
 
     config = configure(name.split()[0], options | sizes, is_collapsed=True)
     trained = collapsed.train([str(training)], config, watch=watch)
@@ -194,19 +193,13 @@ def plot(records: Records) -> Any:
     found = runs_of(records)
     if not found:
         return None
-    picture, panels = figure(11, 4, 2, dpi=70, sharey=True)
-    for name, (job, result) in found.items():
-        for axis, cost in zip(panels, ("seconds", "macs"), strict=True):
-            points = [point for point in result["points"] if point.get(cost)]
+    panels: list[Any] = []
+    for cost, about in (("seconds", {"title": "words, collapsed (-) and streamed (--)"}), ("macs", {})):
+        lines = []
+        for name, (job, result) in found.items():
+            points = [(point[cost], point["log_likelihood"]) for point in result["points"] if point.get(cost)]
+            style = {"color": COLORS.get(name.split()[0]), "alpha": 0.4 if " " in name else 1, "marker": ".", "label": name}
             if points:
-                axis.plot(
-                    [point[cost] for point in points], [point["log_likelihood"] for point in points],
-                    "-" if job["what"] == "collapsed" else "--", marker=".", label=name,
-                    color=COLORS.get(name.split()[0]), alpha=0.4 if " " in name else 1,
-                )  # fmt: skip
-    panels[0].set(
-        xscale="log", xlabel="seconds", ylabel="held-out log-likelihood", title="words, collapsed (-) and streamed (--)"
-    )
-    panels[1].set(xscale="log", xlabel="multiply-adds")
-    panels[0].legend(fontsize=7)
-    return picture
+                lines.append((*zip(*points, strict=True), style | {"ls": "-" if job["what"] == "collapsed" else "--"}))
+        panels.append((lines, about | {"xscale": "log", "xlabel": "seconds" if cost == "seconds" else "multiply-adds"}))
+    return plotted(11, 4, panels, ylabel="held-out log-likelihood", sharey=True)

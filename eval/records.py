@@ -7,7 +7,7 @@ import json
 import os
 import platform
 import statistics
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +121,14 @@ class Records:
             commands = [each["command"] for each in self.environments if each["id"] == environment["id"]]
             lines += [f"command: `{command}`" for command in dict.fromkeys(commands)]
         return lines
+
+
+def grouped(records: Iterable[Record], key: Callable[[Job], Any]) -> dict[Any, list[Record]]:
+    """Records by what their jobs have in common."""
+    found: dict[Any, list[Record]] = {}
+    for each in records:
+        found.setdefault(key(each["job"]), []).append(each)
+    return found
 
 
 def by_present_names(record: Record) -> Record:

@@ -2,20 +2,29 @@
 
 Sections: `billion`, one epoch of `ns` on a generated text of a billion words, stage by stage, beside one of twenty million
 words by the same law; `reading`, the forms that corpora come in, Wikipedia's dumps beside gensim's WikiCorpus with as many
-processes as cores. Every measurement is a process of its own (`scale_process.py`), and they take turns.
+processes as cores. Every measurement is a process of its own, and they take turns.
 """
 
 import bz2
-import gzip
-import shutil
+import os
+import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from eval import corpus, generated_text
+import numpy as np
+from numba import njit
+
+from embedx.settings import TextSettings
+from embedx.text.encode import encode
+from embedx.text.sources import recipe_defaults
+from embedx.training.progress import Silent
+from eval import corpus
 from eval.experiment import Experiment, Run, in_process
 from eval.page import exceeds, number, table, target, thousands
 from eval.records import Job, Records, Result
+from eval.speed_process import bytes_in, run_embedx, watched_memory
 
 TRAINED: dict[str, Job] = {
     "small": {"words": 20_000_000, "types": 480_000}, "large": {"words": 1_000_000_000, "types": 24_000_000},
@@ -29,6 +38,11 @@ FORMS = ("plain", "gz", "bz2", "dump")
 DUMP = "corpora/wikidump/enwiki-latest-pages-articles1.xml-p000000010p000030302-shortened.bz2"
 DUMP_COPIES = 12  # of its pages, for a longer dump
 GIBIBYTE = 2**30
+# Generated text: words by Zipf's law, from which nothing can be learned.
+EXPONENT = 1.1  # of Zipf's law
+SENTENCE = 25  # words in a line
+AT_ONCE = 1 << 20  # words made at a time
+LONGEST = 7  # letters of a word, which are enough for 8 billion types
 MAX_MEMORY, MIN_PACE, MIN_GAIN, MIN_LEAD = 16 * GIBIBYTE, 0.8, 1.6, 5.0
 PACE_ERROR = 0.025  # assumed of the ratio of two paces that were measured once each
 
@@ -55,8 +69,7 @@ def prepare(run: Run) -> dict[str, Any]:
     about = corpus.unpacked(run)
     text, forms = Path(run.files["text"]), run.chosen("form")
     if "gz" in forms:
-        with text.open("rb") as source, gzip.open(run.folder / "text.gz", "wb") as out:
-            shutil.copyfileobj(source, out, 1 << 20)
+        corpus.compress(text, run.folder / "text.gz")
     if "bz2" in forms:  # streams of 900 kB, as pbzip2 writes
         with text.open("rb") as source, (run.folder / "text.bz2").open("wb") as out:
             out.writelines(bz2.compress(part) for part in iter(lambda: source.read(900_000), b""))
@@ -80,13 +93,89 @@ def write_dump(file: Path, xml: bytes) -> int:
 
 def measure(run: Run, job: Job) -> Result:
     if job["kind"] == "read":
-        return in_process("eval.scale_process", job, run.files)
+        return in_process("eval.scale", "read", job, run.files)
     text = run.folder / "generated"
-    generated_text.write(text, job["words"], job["types"])
+    write_text(text, job["words"], job["types"])
     try:
-        return in_process("eval.scale_process", job, {"generated": str(text), "folder": str(run.folder)})
+        return in_process("eval.scale", "train", job, {"generated": str(text), "folder": str(run.folder)})
     finally:
         text.unlink()
+
+
+def write_text(file: Path, n_words: int, n_types: int, seed: int = 1) -> None:
+    """A file of so many words, of at most `n_types` different ones; a word's rank is drawn by a continuous power law."""
+    rng = np.random.default_rng([seed, n_words, n_types])
+    out = np.empty(AT_ONCE * (LONGEST + 1), np.uint8)
+    with file.open("wb") as target:
+        for start in range(0, n_words, AT_ONCE):
+            n = min(AT_ONCE, n_words - start)
+            target.write(memoryview(out[: spell(rng.random(n), n_types, start, out)]))
+
+
+@njit
+def spell(uniform: Any, n_types: int, start: int, out: Any) -> int:
+    """Write the words of these random numbers, which are their ranks in letters; return how many bytes they are."""
+    power, end = 1 - EXPONENT, 0
+    low = float(n_types + 1) ** power
+    for k in range(uniform.size):
+        rank = min(int((1 - uniform[k] * (1 - low)) ** (1 / power)), n_types)
+        while rank > 0:
+            rank -= 1
+            out[end] = 97 + rank % 26
+            rank //= 26
+            end += 1
+        out[end] = 10 if (start + k + 1) % SENTENCE == 0 else 32
+        end += 1
+    return end
+
+
+# ---- in a process of its own
+
+
+def train(job: Job, files: dict[str, str]) -> Result:
+    """Seconds of each stage, the most memory that is not file-backed, and bytes on disk."""
+    with tempfile.TemporaryDirectory(dir=files["folder"]) as folder, watched_memory() as most:
+        cache = Path(folder) / "cache"
+        vectors, watch = run_embedx(job, files["generated"], cache)
+        stages = {title: end - start for title, (start, end) in watch.stages.items()}
+        start = time.perf_counter()
+        vectors.save(Path(folder) / "model")
+        stages["saving"] = time.perf_counter() - start
+        encoded, model = (bytes_in(Path(folder) / name) for name in ("cache", "model"))
+        types = sum(file.stat().st_size // 8 for file in cache.rglob("counts.npy"))
+    facts = vectors.facts
+    return {
+        "stages": stages, "anonymous": most[0], "encoded": encoded, "model": model, "text": os.path.getsize(files["generated"]),
+        "tokens": facts["corpus_tokens"], "trained": facts["words_trained"], "vocabulary": len(vectors), "types": types,
+    }  # fmt: skip
+
+
+def read(job: Job, files: dict[str, str]) -> Result:
+    """On so many cores of those there are, with as many threads, or processes of gensim's."""
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: job["cores"]])
+    return (read_embedx if job["tool"] == "embedx" else read_gensim)(files[job["form"]], job["cores"])
+
+
+def read_embedx(file: str, threads: int) -> Result:
+    """Nothing is in the token cache; the kernels are compiled on a line of text before."""
+    with tempfile.TemporaryDirectory() as folder:
+        line = Path(folder) / "line.txt"
+        line.write_text("a line of text")
+        for name in (str(line), file):
+            settings = TextSettings.from_options(recipe_defaults([name]))
+            start = time.perf_counter()
+            with encode(name, settings, Silent(), Path(folder) / "cache", threads=threads) as corpus:
+                found = {"seconds": time.perf_counter() - start, "tokens": corpus.n_tokens}
+    return found
+
+
+def read_gensim(file: str, threads: int) -> Result:
+    """WikiCorpus with as many processes; it leaves out short articles, and words of one letter."""
+    from gensim.corpora.wikicorpus import WikiCorpus
+
+    start = time.perf_counter()
+    tokens = sum(len(text) for text in WikiCorpus(file, processes=threads, dictionary={}).get_texts())
+    return {"seconds": time.perf_counter() - start, "tokens": tokens}
 
 
 # ---- tables
@@ -135,36 +224,30 @@ def reading(records: Records) -> str:
 
 def targets(records: Records) -> str:
     small, large = (records.last(kind="train", corpus=name) for name in TRAINED)
-    rows = []
     memory = large["anonymous"] if large else None
-    rows.append(target(
-        "an epoch of a billion words inside 16 GiB", memory and amount(memory), bool(memory and memory <= MAX_MEMORY)
-    ))  # fmt: skip
     kept = (pace(large) or 0) / (pace(small) or 1) if small and large else None
-    rows.append(target(
-        "at least 80 % of the small corpus's words per second", kept and f"{kept:.0%}",
-        exceeds((kept or 0) - MIN_PACE, PACE_ERROR),
-    ))  # fmt: skip
+    rows = [
+        target("an epoch of a billion words inside 16 GiB", memory and amount(memory), bool(memory and memory <= MAX_MEMORY)),
+        target("at least 80 % of the small corpus's words per second", kept and f"{kept:.0%}",
+               exceeds((kept or 0) - MIN_PACE, PACE_ERROR)),
+    ]  # fmt: skip
     for form in FORMS:
-        one, two = (records.median("seconds", kind="read", form=form, tool="embedx", cores=cores) for cores in CORES)
-        gain = one / two if one and two else None
-        rows.append(target(
-            f"{form}: two cores read 1.6 times as fast as one", gain and f"{gain:.2f}", bool(gain and gain >= MIN_GAIN)
-        ))  # fmt: skip
-    dump = {"kind": "read", "form": "dump", "cores": max(CORES)}
-    gensim, own = (records.median("seconds", tool=tool, **dump) for tool in ("gensim", "embedx"))
-    lead = gensim / own if gensim and own else None
-    rows.append(target(
-        "a dump five times as fast as gensim's WikiCorpus", lead and f"{lead:.1f}", bool(lead and lead >= MIN_LEAD)
-    ))  # fmt: skip
+        gain = ratio(records, {"tool": "embedx", "cores": 1}, {"tool": "embedx", "cores": 2}, form)
+        rows.append(target(f"{form}: two cores read 1.6 times as fast as one", gain and f"{gain:.2f}", (gain or 0) >= MIN_GAIN))
+    lead = ratio(records, {"tool": "gensim", "cores": 2}, {"tool": "embedx", "cores": 2}, "dump")
+    rows.append(target("a dump five times as fast as gensim's WikiCorpus", lead and f"{lead:.1f}", (lead or 0) >= MIN_LEAD))
     return table(rows)
 
 
+def ratio(records: Records, a: Job, b: Job, form: str) -> float | None:
+    """How many times as long one takes to read as another."""
+    first, second = (records.median("seconds", kind="read", form=form, **job) for job in (a, b))
+    return first / second if first and second else None
+
+
 EXPERIMENT = Experiment(
-    name="scale",
-    title="Corpora at full scale",
+    name="scale", title="Corpora at full scale",
     choices={"section": ("billion", "reading"), "corpus": tuple(TRAINED), "form": FORMS},
-    jobs=jobs, measure=measure, prepare=prepare,
-    tables={"targets": targets, "stages": stages, "reading": reading}, plots={},
+    jobs=jobs, measure=measure, prepare=prepare, tables={"targets": targets, "stages": stages, "reading": reading}, plots={},
     settings={"repetitions": 3, "corpus": None}, quick={"repetitions": 1}, packages=("gensim",), mixed=True,
 )  # fmt: skip

@@ -7,10 +7,10 @@ for everybody. gensim is fed in every way it documents, and the best one is used
 
 import base64
 import functools
-import gzip
 import shutil
 import statistics
 import sys
+import time
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -18,11 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from eval import corpus, speed_block, word_tests
+from embedx.evaluation import word_report, word_sets, words
+from eval import corpus, word_tests
 from eval.experiment import Experiment, Run, in_process, say
-from eval.page import MEGABYTE, figure, table, target, thousands
-from eval.records import Job, Record, Records, Result
-from eval.under_test import word_report, word_sets, words
+from eval.page import MEGABYTE, figure, number, table, target, thousands
+from eval.records import Job, Record, Records, Result, grouped
 
 # What all tools are set to.
 SETTINGS = {"dim": 100, "window": 5, "sample": 1e-4, "min_count": 5, "negatives": 5}
@@ -174,15 +174,10 @@ class Plan:
             for threads in (1, 16):
                 yield self.embedx_job("threads", threads=threads, seed=seed)
 
-    def block(self) -> Iterator[Job]:
-        """Where the time of the training kernel goes."""
-        yield from ({"kind": "block", "objective": name, "turns": self.own.turns} for name in speed_block.OBJECTIVES)
-
 
 SECTIONS = {
     "train": Plan.train, "quality": Plan.full_runs, "whole": Plan.whole, "feed": Plan.feed,
     "time-to-quality": Plan.time_to_quality, "memory": Plan.memory, "start": Plan.start, "threads": Plan.threads,
-    "block": Plan.block,
 }  # fmt: skip
 
 
@@ -196,12 +191,9 @@ def prepare(run: Run) -> dict[str, Any]:
     if about["one line"]:
         corpus.write_lines(text, lines)
     if file.suffix != ".gz" or run.quick:
-        with text.open("rb") as source, gzip.open(packed, "wb", compresslevel=6) as target:
-            shutil.copyfileobj(source, target, 1 << 20)
+        corpus.compress(text, packed)
         file = packed
     run.files |= {"lines": str(lines if about["one line"] else text), "gz": str(file), "larger": str(run.folder / "larger")}
-    if run.has_data:
-        run.files["data"] = str(run.data)
     return {"corpus": about}
 
 
@@ -216,15 +208,6 @@ def make_larger(files: dict[str, str]) -> None:
             target.write(b"\n")
 
 
-def beginning(files: dict[str, str]) -> str:
-    """A file with the first bytes of the corpus."""
-    found = Path(files["text"]).with_name("beginning")
-    if not found.exists():
-        with open(files["text"], "rb") as source:
-            found.write_bytes(source.read(speed_block.EXCERPT))
-    return str(found)
-
-
 def measure(run: Run, job: Job) -> Result:
     """The result of a job run in a process of its own. Ends the program if that fails; what was measured is kept."""
     if job["kind"] != "feed" and not run.warm & {DEFAULT}:
@@ -233,14 +216,14 @@ def measure(run: Run, job: Job) -> Result:
         for options in CONTENDERS.values():
             one = {"threads": 1, "seed": 1, "epochs": 1, "file": "tiny", "score": False, "options": options}
             measure(run, {"kind": "train", "tool": "embedx", **SETTINGS, **one})
-    if job["kind"] == "block":
-        return speed_block.measure(job, beginning(run.files))
     if job.get("file") == "larger":
         make_larger(run.files)
     # With fewer than ten threads fastText leaves part of its table unwritten (facebookresearch/fastText#1061) and now and then
     # fails on NaN, when malloc hands it used memory. Pages fresh from the system are zero.
     environment = {"MALLOC_MMAP_THRESHOLD_": "65536"} if job.get("tool") == "fasttext" else {}
-    result = in_process("eval.speed_process", job, run.files, **environment)
+    result = in_process(
+        "eval.speed_process", job["kind"].replace(" ", "_"), job, run.files | {"began": str(time.time())}, **environment
+    )
     if "error" in result:
         raise SystemExit(f"{result['stderr']}\nthis job failed, see above: {job}\n--resume continues from here")
     return result
@@ -370,9 +353,8 @@ def median_of(runs: Iterable[Record], key: str) -> float:
 
 def training(records: Records) -> str:
     """Words per second, by thread count."""
-    groups: dict[tuple[int, str], list[Record]] = {}
-    for each in sorted(trained(records), key=lambda each: each["job"]["threads"]):
-        groups.setdefault((each["job"]["threads"], name_of(each["job"])), []).append(each)
+    runs = sorted(trained(records), key=lambda each: each["job"]["threads"])
+    groups = grouped(runs, lambda job: (job["threads"], name_of(job)))
     rows = []
     for (threads, name), group in groups.items():
         speed, gensim = rate(records, group), gensim_rate(records, threads)
@@ -420,15 +402,19 @@ def quality(records: Records) -> str:
 
 def whole_commands(records: Records) -> dict[str, list[float]]:
     """Seconds by command, gensim's first."""
-    groups: dict[str, list[float]] = {}
-    for each in records.find(kind="command", tool="gensim"):
-        groups.setdefault(f"gensim, {each['job']['feed']}", []).append(each["result"]["seconds"])
-    for each in records.find(kind="command", tool="embedx"):
-        if "name" in (job := each["job"]):
-            kernels = ", cold start with compilation" if job["kernels"] == "cold" else ""
-            tokens = ", tokens cached before" if job["tokens"] == "warm" else ""
-            groups.setdefault(job["name"] + kernels + tokens, []).append(each["result"]["seconds"])
-    return groups
+
+    def command(job: Job) -> str:
+        if job["tool"] == "gensim":
+            return f"gensim, {job['feed']}"
+        kernels = ", cold start with compilation" if job["kernels"] == "cold" else ""
+        return str(job["name"]) + kernels + (", tokens cached before" if job["tokens"] == "warm" else "")
+
+    ours = [each for each in records.find(kind="command", tool="embedx") if "name" in each["job"]]
+    return seconds_of(records.find(kind="command", tool="gensim") + ours, command)
+
+
+def seconds_of(runs: Sequence[Record], key: Any) -> dict[Any, list[float]]:
+    return {name: [each["result"]["seconds"] for each in group] for name, group in grouped(runs, key).items()}
 
 
 def whole(records: Records) -> str:
@@ -443,12 +429,12 @@ def whole(records: Records) -> str:
 
 def reading_times(records: Records) -> dict[tuple[str, str], list[float]]:
     """Seconds by file and reader."""
-    groups: dict[tuple[str, str], list[float]] = {}
-    for each in records.find(kind="feed"):
-        job = each["job"]
-        reader = {"embedx": "embedx", "wc": "wc -w"}.get(job["tool"]) or f"gensim build_vocab, {job['feed']}"
-        groups.setdefault((job["file"], reader), []).append(each["result"]["seconds"])
-    return groups
+
+    def reader(job: Job) -> tuple[str, str]:
+        names = {"embedx": "embedx", "wc": "wc -w"}
+        return job["file"], names.get(job["tool"]) or f"gensim build_vocab, {job['feed']}"
+
+    return seconds_of(records.find(kind="feed"), reader)
 
 
 def reading(records: Records) -> str:
@@ -465,9 +451,8 @@ def time_to_quality(records: Records) -> str:
     if not gensim or not shorter:
         return table([])
     groups = {f"gensim, {gensim[0]['job']['epochs']} epochs": gensim}
-    for each in sorted(shorter + full_runs(records, "embedx", DEFAULT), key=lambda each: each["job"]["epochs"]):
-        epochs = each["job"]["epochs"]
-        groups.setdefault(f"embedx, {epochs} {'epoch' if epochs == 1 else 'epochs'}", []).append(each)
+    runs = sorted(shorter + full_runs(records, "embedx", DEFAULT), key=lambda each: each["job"]["epochs"])
+    groups |= grouped(runs, lambda job: f"embedx, {job['epochs']} {'epoch' if job['epochs'] == 1 else 'epochs'}")
     goal, rows = mean_scores(gensim), []
     for name, runs in groups.items():
         reached, seconds = mean_scores(runs), median_of(runs, "total")
@@ -522,6 +507,24 @@ def threads(records: Records) -> str:
     ])  # fmt: skip
 
 
+def blocks(records: Records) -> str:
+    """Where the time of the training kernel went: nanoseconds a word by part, and the products' speed as a share of the peak.
+
+    The kernels that ended behind each part are not here any more; these are their records.
+    """
+    rows = []
+    for each in records.find(kind="block"):
+        found, seconds = each["result"], each["result"]["seconds"]
+        row = {"objective": f"`{each['job']['objective']}`", "rows a word": number(found["rows"] / found["words"], 1)}
+        row |= {f"{part}, ns": number(1e9 * spent / found["words"], 0) for part, spent in seconds.items()}
+        row["all, ns"] = number(1e9 * sum(seconds.values()) / found["words"], 0)
+        for part, products in (("scores", 1), ("gradients", 2)):  # of matrices as large as a block's scores times the columns
+            speed = 2 * products * found["multiply_adds"] / seconds[part]
+            row[f"{part}, of the peak"] = f"{100 * speed / found['peak']:.0f} %"
+        rows.append(row | {"a core's peak, GFLOP/s": number(found["peak"] / 1e9, 0)})
+    return table(rows)
+
+
 def targets(records: Records) -> str:
     """Every target beside its number, those of speed at the setting of the headline."""
     rows, name = [], headline(records)
@@ -568,19 +571,15 @@ def targets(records: Records) -> str:
 def plot(records: Records) -> Any:
     """Words per second by tool and threads, quality beside; of gensim the runs at its better learning rate."""
     tuned = {id(each) for each in tuned_gensim(records)}
-    tools: dict[str, list[Record]] = {}
-    for each in trained(records):
-        gensim, full = each["job"]["tool"] == "gensim", each["job"]["purpose"] == "full"
-        if not (gensim and full and id(each) not in tuned):
-            tools.setdefault("gensim" if gensim else name_of(each["job"]), []).append(each)
+    runs = [each for each in trained(records)
+            if each["job"]["tool"] != "gensim" or each["job"]["purpose"] != "full" or id(each) in tuned]  # fmt: skip
+    tools = grouped(runs, lambda job: "gensim" if job["tool"] == "gensim" else name_of(job))
     if not tools:
         return None
     picture, (left, right) = figure(12, 0.7 * len(tools) + 1.6, 2, dpi=120, sharey=True)
     counts = sorted({each["job"]["threads"] for runs in tools.values() for each in runs})
     speeds = {
-        f"threads: {n}": [
-            [rate(records, [each]) / 1e6 for each in runs if each["job"]["threads"] == n] for runs in tools.values()
-        ]
+        f"threads: {n}": [[rate(records, [e]) / 1e6 for e in some if e["job"]["threads"] == n] for some in tools.values()]
         for n in counts
     }
     bars(left, list(tools), speeds, "million words of the corpus per second")
@@ -606,17 +605,13 @@ def bars(axes: Any, names: Sequence[str], groups: dict[str, list[list[float]]], 
 
 
 EXPERIMENT = Experiment(
-    name="speed",
-    title="Speed, quality and memory beside gensim",
+    name="speed", title="Speed, quality and memory beside gensim",
     choices={"section": tuple(SECTIONS), "tool": ("embedx", "gensim", "fasttext")},
     settings={"corpus": None, "epochs": 5, "seeds": 3, "repetitions": 3, "turns": 5, "thread_seeds": 1},
-    quick={"epochs": 2, "seeds": 1, "repetitions": 1, "turns": 1},
-    packages=("scipy", "gensim", "fasttext"),
-    prepare=prepare,
-    jobs=jobs,
-    measure=measure,
+    quick={"epochs": 2, "seeds": 1, "repetitions": 1, "turns": 1}, packages=("scipy", "gensim", "fasttext"), prepare=prepare,
+    jobs=jobs, measure=measure,
     tables={"targets": targets, "training": training, "feeds": feeds, "quality": quality, "whole": whole, "reading": reading,
             "time-to-quality": time_to_quality, "memory": memory, "start": start, "threads": threads,
-            "block": speed_block.parts},
+            "block": blocks},
     plots={"": plot},
 )  # fmt: skip

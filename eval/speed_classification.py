@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_matrix, save_npz
 
+from embedx.labeled.rules import scaled
 from eval.experiment import Experiment, Run, in_process, say
-from eval.page import MEGABYTE, figure, listed, table
+from eval.page import MEGABYTE, figure, listed, shown_settings, table
 from eval.papers import FILES, QUICK_ROWS, load
-from eval.records import Job, Record, Records, Result
-from eval.under_test import scaled
+from eval.records import Job, Record, Records, Result, grouped
 
 # ---- the contenders: options as embedx's settings or the peer's own parameters; what is not given is the tool's default
 
@@ -90,11 +90,14 @@ DRAWN_EPOCHS = 5
 EXACT_WORK = 200_000_000  # examples times labels of the exact softmax, so that it takes seconds
 EXACT_LABELS = 100_000
 
-SLOW = ("eurlex", "LinearSVC")  # half an hour; measured on request, last and once
-TOOLS = {  # by contender: the tools, and the package that brings them
-    "embedx": (("embedx", "embedx single", "embedx scaling"), "embedx"), "fasttext": (("fastText",), "fasttext"),
-    "omikuji": (("omikuji",), "omikuji"), "napkinxc": (("napkinXC",), "napkinxc"), "pecos": (("PECOS",), None),
-    "linearsvc": (("LinearSVC",), "scikit-learn"), "sklearn": (("LogisticRegression",), "scikit-learn"),
+CONTENDERS = {  # their tools
+    "embedx": ("embedx", "embedx single", "embedx scaling"), "fasttext": ("fastText",), "omikuji": ("omikuji",),
+    "napkinxc": ("napkinXC",), "pecos": ("PECOS",), "linearsvc": ("LinearSVC",), "sklearn": ("LogisticRegression",),
+}  # fmt: skip
+SLOW = "linearsvc"  # half an hour on EURLex: measured on request
+PACKAGES = {
+    "fastText": "fasttext", "omikuji": "omikuji", "napkinXC": "napkinxc", "LinearSVC": "scikit-learn",
+    "LogisticRegression": "scikit-learn",
 }  # fmt: skip
 MARGIN = 0.005  # how far below another's P@1 and P@5 still counts as as accurate
 DATA = {"eurlex": "eurlex-4.3k", "bibtex": "bibtex", "mnist": "mnist"}  # as `papers` calls it; others by the same name
@@ -105,37 +108,18 @@ DATA = {"eurlex": "eurlex-4.3k", "bibtex": "bibtex", "mnist": "mnist"}  # as `pa
 
 def jobs(run: Run) -> Iterator[Job]:
     """All jobs of a run. Contenders take turns: one repetition of all of them after the other."""
-    turns, sections = range(1, run.settings.repetitions + 1), run.chosen("section")
-    wanted = [job for job in all_jobs(sections, turns, run.quick) if job["tool"] in tools(run, sections)]
-    yield from (job for job in wanted if not is_slow(job))
-    if run.asked_for("linearsvc"):
-        yield from (job for job in wanted if is_slow(job) and job["turn"] == 1)
+    contenders = [name for name in run.chosen("contender") if name != SLOW or name in run.only]
+    tools = [tool for name in contenders for tool in CONTENDERS[name]]
+    for job in all_jobs(run.chosen("section"), range(1, run.settings.repetitions + 1), run.quick):
+        if job["tool"] in tools and is_there(run, job["tool"]):
+            yield job
 
 
-def tools(run: Run, sections: Sequence[str]) -> set[str]:
-    """The chosen tools that are there."""
-    found: set[str] = set()
-    needed = {job["tool"] for job in all_jobs(sections, [1], run.quick)}
-    for contender in run.chosen("contender"):
-        names, package = TOOLS[contender]
-        if not needed & {*names}:
-            continue
-        if has_pecos(run) if package is None else run.need(contender, package):
-            found |= {*names}
-    return found
-
-
-def has_pecos(run: Run) -> bool:
-    """Whether the interpreter of PECOS is given. Ends a full run where it is not."""
-    if run.settings.pecos_python is None:
-        if not run.quick:
-            raise SystemExit("PECOS: --set pecos_python=INTERPRETER of an environment with it, or leave it out by --only")
-        say("PECOS is left out; --set pecos_python=INTERPRETER names that of an environment that has it")
-    return run.settings.pecos_python is not None
-
-
-def is_slow(job: Job) -> bool:
-    return (job["dataset"], job["tool"]) == SLOW
+def is_there(run: Run, tool: str) -> bool:
+    """Whether a tool can be measured. Ends a full run where a peer is missing."""
+    if tool == "PECOS":
+        return run.has(tool, run.settings.pecos_python is not None, "--set pecos_python=INTERPRETER of an environment with it")
+    return tool not in PACKAGES or run.need(tool, PACKAGES[tool])
 
 
 def all_jobs(sections: Sequence[str], turns: Sequence[int], quick: bool) -> Iterator[Job]:
@@ -171,11 +155,7 @@ def scaling_jobs(turn: int, quick: bool) -> Iterator[Job]:
 # ---- the data, in the forms that the tools read
 
 
-def prepare(run: Run) -> dict[str, Any]:
-    return hashes(run, DATA)
-
-
-def hashes(run: Run, names: dict[str, str]) -> dict[str, Any]:
+def prepare(run: Run, names: dict[str, str] = DATA) -> dict[str, Any]:
     """Hashes of the unpacked files of each data set."""
     found = {}
     for name, own in names.items():
@@ -238,7 +218,7 @@ def measure(run: Run, job: Job) -> Result:
     if job["tool"] == "fastText":  # see speed.py: pages fresh from the system are zero, which it relies on
         environment["MALLOC_MMAP_THRESHOLD_"] = "65536"
     python = str(run.settings.pecos_python) if job["tool"] == "PECOS" else sys.executable
-    result = in_process("eval.classification_process", job, written(run, job["dataset"]), python, **environment)
+    result = in_process("eval.classification_process", "measure", job, written(run, job["dataset"]), python, **environment)
     result.pop("stderr", None)
     return result
 
@@ -267,9 +247,7 @@ class Row:
 
 def rows_of(records: Records, dataset: str) -> list[Row]:
     """A row for each contender, in the order in which they were measured."""
-    groups: dict[str, list[Record]] = {}
-    for record in records.find(dataset=dataset):
-        groups.setdefault(record["job"]["name"], []).append(record)
+    groups = grouped(records.find(dataset=dataset), lambda job: job["name"])
     return [row_of(name, group) for name, group in groups.items()]
 
 
@@ -307,10 +285,7 @@ def several_labels(dataset: str, records: Records) -> str:
 
 def settings_of(dataset: str, records: Records) -> str:
     """The settings of each contender, a line each."""
-    return listed([
-        f"{row.name}: " + ", ".join(f"{k} {v:g}" if isinstance(v, float) else f"{k} {v}" for k, v in row.used.items())
-        for row in measured(records, dataset)
-    ])  # fmt: skip
+    return listed([f"{row.name}: {shown_settings(row.used)}" for row in measured(records, dataset)])
 
 
 def as_accurate(row: Row, other: Row) -> bool:
@@ -365,13 +340,14 @@ Curve = tuple[str, str, int]  # objective with its draws, optimizer, threads
 
 def curves_of(records: Records) -> dict[Curve, dict[int, Row]]:
     """For each way to train, by the number of labels."""
-    groups: dict[Curve, dict[int, list[Record]]] = {}
-    for record in records.find(section="scaling"):
-        job = record["job"]
+
+    def curve_of(job: Job) -> Curve:
         draws = job["options"].get("negatives")
-        name = job["objective"] + (f", {draws} draws" if draws else "")
-        groups.setdefault((name, job["options"]["optimizer"], job["threads"]), {}).setdefault(job["labels"], []).append(record)
-    rows = {curve: {k: row_of(str(k), group) for k, group in by.items()} for curve, by in groups.items()}
+        return job["objective"] + (f", {draws} draws" if draws else ""), job["options"]["optimizer"], job["threads"]
+
+    groups = grouped(records.find(section="scaling"), curve_of)
+    rows = {curve: {k: row_of(str(k), of) for k, of in grouped(runs, lambda job: job["labels"]).items()}
+            for curve, runs in groups.items()}  # fmt: skip
     return {curve: found for curve, by in rows.items() if (found := {k: row for k, row in by.items() if row.runs})}
 
 
@@ -417,18 +393,19 @@ def growth(records: Records) -> str:
 def plot_eurlex(records: Records) -> Any:
     """P@5 against seconds of training."""
     rows = measured(records, "eurlex")
-    if not rows:
-        return None
     picture, (axes,) = figure(9, 5.5, dpi=90)
-    for number, row in enumerate(rows):
-        marker = "o" if row.is_ours else "s"
-        axes.scatter(
-            row["training"], row["p@5"], marker=marker, color=f"C{number % 10}", s=60, edgecolor="black", label=row.name
-        )
-    axes.set(xscale="log", xlabel="seconds of training", ylabel="P@5")
+    scattered(axes, rows, "p@5", [row.name for row in rows])
     axes.grid(visible=True, which="both", alpha=0.3)
     axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, title="circles: embedx")
-    return picture
+    return picture if rows else None
+
+
+def scattered(axes: Any, rows: Sequence[Row], measure: str, names: Sequence[str]) -> None:
+    """A measure against seconds of training; names have colours by their place."""
+    for row in rows:
+        style = {"marker": "o" if row.is_ours else "s", "color": f"C{names.index(row.name) % 10}", "label": row.name}
+        axes.scatter(row["training"], row[measure], s=60, edgecolor="black", **style)
+    axes.set(xscale="log", xlabel="seconds of training", ylabel=measure.upper())
 
 
 def plot_scaling(records: Records) -> Any:
@@ -451,15 +428,10 @@ def plot_scaling(records: Records) -> Any:
 
 
 EXPERIMENT = Experiment(
-    name="speed-classification",
-    title="Classifiers beside label trees, fastText and scikit-learn",
-    choices={"section": ("eurlex", "small", "scaling"), "contender": tuple(TOOLS)},
-    settings={"repetitions": 3, "pecos_python": None},
-    quick={"repetitions": 1},
-    packages=("scipy",),
-    prepare=prepare,
-    jobs=jobs,
-    measure=measure,
+    name="speed-classification", title="Classifiers beside label trees, fastText and scikit-learn",
+    choices={"section": ("eurlex", "small", "scaling"), "contender": tuple(CONTENDERS)},
+    settings={"repetitions": 3, "pecos_python": None}, quick={"repetitions": 1}, packages=("scipy",), prepare=prepare,
+    jobs=jobs, measure=measure,
     tables={
         **{name: partial(several_labels, name) for name in ("eurlex", "bibtex")},
         **{f"{name}-equal": partial(equal_quality, name) for name in ("eurlex", "bibtex")},

@@ -10,22 +10,11 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+from eval import speed_classification as beside
 from eval.experiment import Experiment, Run
 from eval.page import MEGABYTE, figure, table
 from eval.records import Job, Records
-from eval.speed_classification import (
-    THREADS,
-    embedx,
-    equal_quality,
-    failed,
-    has_pecos,
-    hashes,
-    measure,
-    measured,
-    peer,
-    rows_of,
-    settings_of,
-)
+from eval.speed_classification import THREADS, embedx, failed, measured, peer, rows_of
 
 SUITED = {"loss": "squared-hinge"}  # which `embedx classify` chooses for such data by itself
 PEERS: dict[str, Job] = {
@@ -37,20 +26,13 @@ PEERS: dict[str, Job] = {
 }
 DATASETS: dict[str, dict[str, Job]] = {
     "enwiki-cat": {
-        "embedx": embedx("ova", **SUITED),
-        "embedx, 3 trees": embedx("ova", **SUITED, weights="tree", trees=3),
-        **PEERS,
+        "embedx": embedx("ova", **SUITED), "embedx, 3 trees": embedx("ova", **SUITED, weights="tree", trees=3), **PEERS
     },
-    "eurlex": {
-        "embedx": embedx("ova", **SUITED),
-        "embedx, a tree": embedx("ova", **SUITED, weights="tree"),
-        **PEERS,
-    },
-}
+    "eurlex": {"embedx": embedx("ova", **SUITED), "embedx, a tree": embedx("ova", **SUITED, weights="tree"), **PEERS},
+}  # fmt: skip
 GENERATED: dict[int, dict[str, int]] = {10_000: {}, 100_000: {}, 1_000_000: {"epochs": 2}}  # options by labels, and rows
 TESTED = 20_000  # rows
 OWN_NAMES = {"eurlex": "eurlex-4.3k", "enwiki-cat": "enwiki-cat"}  # as `papers` calls them
-PACKAGES = {"omikuji": "omikuji", "napkinXC": "napkinxc"}
 
 
 def jobs(run: Run) -> Iterator[Job]:
@@ -58,7 +40,7 @@ def jobs(run: Run) -> Iterator[Job]:
     for turn in range(1, run.settings.repetitions + 1):
         for dataset in run.chosen("dataset"):
             for name, job in DATASETS.get(dataset, {}).items():
-                if is_there(run, job["tool"]):
+                if beside.is_there(run, job["tool"]):
                     yield {"dataset": dataset, "name": name, "threads": THREADS, "turn": turn, **job}
     if "generated" in run.chosen("dataset"):
         for n in (each for each in GENERATED if each <= run.settings.max_labels):
@@ -66,17 +48,6 @@ def jobs(run: Run) -> Iterator[Job]:
                 "dataset": "random", "name": "embedx", "threads": 1, "turn": 1, **embedx("ova", **SUITED, **GENERATED[n]),
                 "tool": "embedx growth", "labels": n, "examples": n, "tested": TESTED,
             }  # fmt: skip
-
-
-def is_there(run: Run, tool: str) -> bool:
-    """Whether a tool can be measured. Ends a full run where a peer is missing."""
-    if tool == "PECOS":
-        return has_pecos(run)
-    return tool not in PACKAGES or run.need(tool.lower(), PACKAGES[tool])
-
-
-def prepare(run: Run) -> dict[str, Any]:
-    return hashes(run, OWN_NAMES)
 
 
 def contenders(dataset: str, records: Records) -> str:
@@ -115,12 +86,8 @@ def plot(records: Records) -> Any:
     picture, axes_of = figure(11, 6.5, len(panels), dpi=90)
     names = list(dict.fromkeys(row.name for rows in panels.values() for row in rows))
     for axes, (dataset, rows) in zip(axes_of, panels.items(), strict=True):
-        for row in rows:
-            axes.scatter(
-                row["training"], row["p@1"], marker="o" if row.is_ours else "s", color=f"C{names.index(row.name) % 10}", s=60,
-                edgecolor="black", label=row.name,
-            )  # fmt: skip
-        axes.set(xscale="log", xlabel="seconds of training", ylabel="P@1", title=dataset)
+        beside.scattered(axes, rows, "p@1", names)
+        axes.set(title=dataset)
         ticks = [seconds for seconds in (2, 5, 10, 20, 50, 100, 200) if axes.get_xlim()[0] <= seconds <= axes.get_xlim()[1]]
         axes.set_xticks(ticks, [str(seconds) for seconds in ticks])
         axes.set_xticks([], minor=True)
@@ -130,20 +97,16 @@ def plot(records: Records) -> Any:
 
 
 EXPERIMENT = Experiment(
-    name="speed-many-labels",
-    title="Many labels on sparse features, beside label trees",
-    choices={"dataset": (*DATASETS, "generated")},
+    name="speed-many-labels", title="Many labels on sparse features, beside label trees",
+    choices={"dataset": (*DATASETS, "generated")}, packages=("scipy",),
     settings={"repetitions": 1, "pecos_python": None, "max_labels": max(GENERATED)},
     quick={"repetitions": 1, "max_labels": min(GENERATED)},
-    packages=("scipy",),
-    prepare=prepare,
-    jobs=jobs,
-    measure=measure,
+    prepare=partial(beside.prepare, names=OWN_NAMES), jobs=jobs, measure=beside.measure,
     tables={
         **{name: partial(contenders, name) for name in DATASETS},
-        **{f"{name}-equal": partial(equal_quality, name) for name in DATASETS},
-        **{f"{name}-settings": partial(settings_of, name) for name in DATASETS},
+        **{f"{name}-equal": partial(beside.equal_quality, name) for name in DATASETS},
+        **{f"{name}-settings": partial(beside.settings_of, name) for name in DATASETS},
         "growth": growth,
     },
     plots={"": plot},
-)
+)  # fmt: skip

@@ -1,10 +1,7 @@
-"""One measurement in a process of its own, for speed: takes a job, its files and the clock; prints one line of JSON.
+"""One measurement of speed in a process of its own: a function for each kind of job.
 
-    python -m eval.speed_process JOB FILES BEGAN      JOB and FILES are JSON objects, BEGAN is time.time() of the caller
-
-A job names its kind (one of KINDS below) and holds every setting that the result depends on; FILES maps the names that jobs
-use for files to paths. Nothing heavy is imported before the job is known, because start-up is one of the things measured.
-Times are of the wall clock. What a tool spends on importing itself counts in whole commands only.
+Nothing heavy is imported before the job is known, because start-up is one of the things measured. Times are of the wall clock.
+What a tool spends on importing itself counts in whole commands only.
 """
 
 import base64
@@ -46,8 +43,8 @@ def train_gensim(job: Job, files: Files, scratch: Path) -> Trained:
     model.build_vocab(**feed)
     ready = time.perf_counter()
     model.train(**feed, total_examples=model.corpus_count, total_words=model.corpus_total_words, epochs=model.epochs)
-    training, peak = time.perf_counter() - ready, peak_rss()
-    from eval.under_test import WordVectors
+    training, peak = time.perf_counter() - ready, status("VmHWM")
+    from embedx import WordVectors
 
     return WordVectors(model.wv.index_to_key, {"input": model.wv.vectors}), ready - begun, training, peak
 
@@ -78,10 +75,10 @@ def gensim_feed(name: str, files: Files) -> dict[str, Any]:
 
 def train_fasttext(job: Job, files: Files, scratch: Path) -> Trained:
     """fastText does both stages in one call, so what comes before training is measured by a second call with no epoch."""
-    from eval.under_test import WordVectors
+    from embedx import WordVectors
 
     model, total = fasttext_model(job, files, job["epochs"])
-    peak = peak_rss()
+    peak = status("VmHWM")
     before = fasttext_model(job, files, 0)[1]
     return WordVectors(model.words, {"input": model.get_input_matrix()}), before, total - before, peak
 
@@ -104,12 +101,13 @@ def train_embedx(job: Job, files: Files, scratch: Path) -> Trained:
     begun = time.perf_counter()
     vectors, watch = run_embedx(job, files[job["file"]], scratch)
     started, ended = watch.stages["training"]
-    return vectors, started - begun, ended - started, peak_rss()
+    return vectors, started - begun, ended - started, status("VmHWM")
 
 
 def run_embedx(job: Job, corpus: str, scratch: Path) -> tuple[Any, "Stopwatch"]:
     """Train with an empty token cache; the vectors, and when each stage began and ended."""
-    from eval.under_test import SkipGram, skipgram
+    from embedx import SkipGram
+    from embedx.skipgram import task as skipgram
 
     options = {name: job[name] for name in EMBEDX_OPTIONS} | job["options"]
     run, watch = SkipGram(**options), Stopwatch()
@@ -147,10 +145,10 @@ def scores(vectors: Any, files: Files) -> dict[str, Any]:
     """Scores on the default tests, and the answers to every item, from which differences are computed later; the similarity
     pooled over these and the sets of the data.
     """
+    from embedx.evaluation import word_sets, words
     from eval import word_tests
-    from eval.under_test import word_sets, words
 
-    answers = words.score(vectors, word_tests.tests(Path(files["data"]) if "data" in files else None))
+    answers = words.score(vectors, word_tests.tests(files.get("data")))
     own = answers[: len(word_sets.default_tests())]
     return {
         "scores": {each.test.name: each.score for each in own}, "answers": [packed(each.values) for each in own]
@@ -171,7 +169,10 @@ def feed(job: Job, files: Files) -> dict[str, Any]:
 
 
 def feed_embedx(job: Job, files: Files) -> float:
-    from eval.under_test import Silent, TextSettings, VocabularySettings, encode, select
+    from embedx.settings import TextSettings, VocabularySettings
+    from embedx.text.encode import encode
+    from embedx.text.vocabulary import select
+    from embedx.training.progress import Silent
 
     with tempfile.TemporaryDirectory() as scratch:
         begun = time.perf_counter()
@@ -219,9 +220,8 @@ def command_embedx(job: Job, files: Files, scratch: Path) -> float:
 
 def command_gensim(job: Job, files: Files, scratch: Path) -> float:
     """A script that builds the vocabulary, trains and saves; it is this module, asked for a `script`."""
-    script = job | {"kind": "script"}
     where = files | {"output": str(scratch / "vectors.kv")}
-    return timed([sys.executable, "-m", "eval.speed_process", json.dumps(script), json.dumps(where), "0"], {})
+    return timed([sys.executable, "-m", "eval.process", "eval.speed_process", "script", json.dumps(job), json.dumps(where)], {})
 
 
 def script(job: Job, files: Files) -> dict[str, Any]:
@@ -264,7 +264,7 @@ def memory(job: Job, files: Files) -> dict[str, Any]:
     matrices = sum(4 * array.shape[0] * array.shape[1] for array in vectors.arrays.values())
     vocabulary = sum(map(sys.getsizeof, vectors.words)) + vectors.counts.nbytes
     return {
-        "anonymous": peak[0], "peak_rss": peak_rss(), "matrices": matrices, "vocabulary": vocabulary,
+        "anonymous": peak[0], "peak_rss": status("VmHWM"), "matrices": matrices, "vocabulary": vocabulary,
         "words": len(vectors), "corpus_bytes": os.path.getsize(files[job["file"]]),
     }  # fmt: skip
 
@@ -296,23 +296,7 @@ def status(field: str, process: int | str = "self") -> int:
     return next((1024 * int(line.split()[1]) for line in lines if line.startswith(field + ":")), 0)
 
 
-def peak_rss() -> int:
-    """The most memory this process ever had resident, file-backed pages included, in bytes."""
-    if sys.platform == "linux":
-        return status("VmHWM")  # getrusage would count the parent's too, inherited when the process was forked
-    import resource
-
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-
-
 def bytes_in(path: Path) -> int:
     """The size of a file, or of all files in a folder."""
     files = path.rglob("*") if path.is_dir() else [path]
     return sum(file.stat().st_size for file in files if file.is_file())
-
-
-KINDS = {"train": train, "feed": feed, "command": command, "script": script, "first block": first_block, "memory": memory}
-
-if __name__ == "__main__":
-    job, files = json.loads(sys.argv[1]), json.loads(sys.argv[2])
-    print(json.dumps(KINDS[job["kind"]](job, files | {"began": sys.argv[3]})))

@@ -3,29 +3,36 @@
 Sections: `quality`, five epochs on the first megabytes of the text, so that many words are rare and many of the word pairs' are
 not in the vocabulary; `speed`, one epoch of the whole text. Both tools with and without n-grams of 3 to 6 characters, at their
 defaults for the rest but for what SETTINGS makes equal; fastText's learning rate is the better of two. Every measurement is a
-process of its own (`subwords_process.py`), and the tools take turns.
+process of its own, and the tools take turns.
 """
 
+import collections
+import dataclasses
 import statistics as median_of
+import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from embedx import load
+from embedx.evaluation import statistics, word_sets, words
 from eval import corpus, word_tests
 from eval.experiment import Experiment, Run, in_process
 from eval.page import DASH, number, table, thousands
 from eval.records import Job, Records, Result
-from eval.under_test import statistics
+from eval.speed_process import fasttext_model, run_embedx
 
 SETTINGS: Job = {"dim": 100, "window": 5, "sample": 1e-4, "min_count": 5, "negatives": 5, "threads": 2}
 NGRAMS = ((3, 6), None)  # characters, fastText's default; none
+RARE = 50  # a word that occurs less often is rare
 RATES = (0.05, 0.1)  # of fastText, whose default for skip-gram is the first
 TOOLS = ("embedx", "fasttext")
 TITLES = {"embedx": "embedx", "fasttext": "fastText"}
 GROUPS = {  # pairs by how often the rarer of their words occurs in the text
-    "seen": "both words in the vocabulary", "rare": "of these, the rarer one seen less than 50 times",
+    "seen": "both words in the vocabulary", "rare": f"of these, the rarer one seen less than {RARE} times",
     "unseen": "a word outside the vocabulary", "all": "all",
 }  # fmt: skip
 
@@ -68,19 +75,73 @@ def better_rate(records: Records, ngrams: tuple[int, int] | None) -> float:
 def prepare(run: Run) -> dict[str, Any]:
     """The text in lines, which fastText reads, and its first megabytes."""
     about = corpus.unpacked(run)
-    lines, beginning = run.folder / "lines", run.folder / "beginning"
+    lines = run.folder / "lines"
     corpus.write_lines(Path(run.files["text"]), lines)
-    with lines.open("rb") as source, beginning.open("wb") as out:
-        out.write(source.read(int(run.settings.megabytes * 1e6)).rpartition(b"\n")[0] + b"\n")
-    run.files |= {"lines": str(lines), "beginning": str(beginning)}
-    if run.has_data:
-        run.files["data"] = str(run.data)
-    about["beginning"] = corpus.facts_of(beginning)
+    run.files["lines"] = str(lines)
+    about["beginning"] = corpus.beginning(run, lines, b"\n")
     return {"corpus": about}
 
 
 def measure(run: Run, job: Job) -> Result:
-    return in_process("eval.subwords_process", job, run.files | {"lines": run.files[job["file"]]})
+    function = {"quality": "score_pairs", "speed": "take_time"}[job["kind"]]
+    return in_process("eval.subwords", function, job, run.files | {"lines": run.files[job["file"]]})
+
+
+# ---- in a process of its own
+
+
+def score_pairs(job: Job, files: dict[str, str]) -> Result:
+    """The pooled similarity of each group of word pairs."""
+    with tempfile.TemporaryDirectory() as scratch:
+        vectors = vectors_of(job, files, Path(scratch))
+        tests = word_tests.tests(files.get("data"))
+        pairs = [test for test in tests if isinstance(test, word_sets.SimilarityPairs)]
+        answers = words.score(vectors, pairs, oov=True)
+    counts = collections.Counter(Path(files["lines"]).read_text().upper().split())
+    found = grouped(answers, counts, job["min_count"], with_unseen=bool(job["ngrams"]))
+    groups = {name: word_tests.pooled(chosen) for name, chosen in found.items()}
+    return {"groups": {name: found["pooled"] for name, found in groups.items() if found}}
+
+
+def grouped(answers: list[Any], counts: collections.Counter[str], min_count: int, with_unseen: bool) -> dict[str, list[Any]]:
+    """What was made of the pairs of each group, the others left out; `counts` are of words in upper case. With n-grams a pair
+    that a model says nothing of counts as unrelated, so that all models are scored on the same pairs.
+    """
+    found: dict[str, list[Any]] = {}
+    for each in answers:
+        rarer = np.array([min(counts[word.upper()] for word in pair) for pair in each.test.words])
+        chosen = {"seen": rarer >= min_count, "rare": (rarer >= min_count) & (rarer < RARE)}
+        if with_unseen:
+            chosen |= {"unseen": rarer < min_count, "all": np.ones(len(rarer), bool)}
+        values = np.nan_to_num(each.values) if with_unseen else each.values
+        for name, is_in in chosen.items():
+            found.setdefault(name, []).append(dataclasses.replace(each, values=np.where(is_in, values, np.nan)))
+    return found
+
+
+def vectors_of(job: Job, files: dict[str, str], scratch: Path) -> Any:
+    """Word vectors, with their n-grams; fastText's through its own file."""
+    if job["tool"] == "embedx":
+        return run_embedx(with_options(job), files["lines"], scratch)[0]
+    fasttext_model(job, files, job["epochs"])[0].save_model(str(scratch / "model.bin"))
+    return load(str(scratch / "model.bin"))
+
+
+def with_options(job: Job) -> Job:
+    return job | {"options": {"subwords": "{}-{}".format(*job["ngrams"])} if job["ngrams"] else {}}
+
+
+def take_time(job: Job, files: dict[str, str]) -> Result:
+    """Seconds of reading and training together, and of training alone; of fastText by a second call without an epoch."""
+    if job["tool"] == "fasttext":
+        total, before = (fasttext_model(job, files, epochs)[1] for epochs in (job["epochs"], 0))
+        return {"total": total, "training": total - before}
+    with tempfile.TemporaryDirectory() as scratch:
+        begun = time.perf_counter()
+        _, watch = run_embedx(with_options(job), files["lines"], Path(scratch))
+        total = time.perf_counter() - begun
+    started, ended = watch.stages["training"]
+    return {"total": total, "training": ended - started}
 
 
 # ---- tables
@@ -125,7 +186,7 @@ def quality(records: Records) -> str:
 
 def speed(records: Records) -> str:
     """Medians over the runs."""
-    rows, words = [], records.environment.get("corpus", {}).get("words", 0)
+    rows, n_words = [], records.environment.get("corpus", {}).get("words", 0)
     for ngrams in NGRAMS:
         of = {tool: results(records, kind="speed", tool=tool, ngrams=ngrams) for tool in TOOLS}
         total = {tool: median_of.median(each["total"] for each in found) for tool, found in of.items() if found}
@@ -134,8 +195,8 @@ def speed(records: Records) -> str:
             lead = total["fasttext"] / seconds if tool != "fasttext" and "fasttext" in total else None
             rows.append({
                 "vectors": titled(tool, ngrams), "runs": str(len(of[tool])), "reading and training, s": number(seconds, 1),
-                "training, s": number(training, 1), "words/s": thousands(words / seconds),
-                "words/s in training": thousands(words / training), "times fastText's": number(lead, 1),
+                "training, s": number(training, 1), "words/s": thousands(n_words / seconds),
+                "words/s in training": thousands(n_words / training), "times fastText's": number(lead, 1),
             })  # fmt: skip
     return table(rows)
 
@@ -154,10 +215,8 @@ def rates(records: Records) -> str:
 
 
 EXPERIMENT = Experiment(
-    name="subwords",
-    title="Vectors of character n-grams beside fastText's",
-    choices={"section": ("quality", "speed"), "tool": TOOLS},
-    jobs=jobs, measure=measure, prepare=prepare,
+    name="subwords", title="Vectors of character n-grams beside fastText's",
+    choices={"section": ("quality", "speed"), "tool": TOOLS}, jobs=jobs, measure=measure, prepare=prepare,
     tables={"quality": quality, "rates": rates, "speed": speed}, plots={},
     settings={"corpus": None, "megabytes": 10.0, "epochs": 5, "seeds": 3, "repetitions": 3},
     quick={"megabytes": 1.0, "epochs": 1, "seeds": 1, "repetitions": 1}, packages=("fasttext",),

@@ -7,21 +7,21 @@ from typing import Any
 
 import numpy as np
 
+from embedx.evaluation import statistics, word_sets, words
 from eval.records import Record, Result
-from eval.under_test import statistics, word_sets, words
 
 TUNED_ON = {"MTurk-287": "EN-MTurk-287.txt", "RG-65": "EN-RG-65.txt"}  # in the folder wordsim of the data
 POOLED = TUNED_ON | {"YP-130": "EN-YP-130.txt"}  # with WordSim-353 and SimLex-999; MC-30 is all in RG-65
 RESAMPLES = 200  # of the word pairs, on record: the standard error of a difference is then within 5 %
 
 
-def pair_files(data: Path | None) -> dict[str, Path]:
+def pair_files(data: Path | str | None) -> dict[str, Path]:
     """The sets that are pooled beside embedx's default ones, as far as the data hold them."""
-    files = {name: data / "wordsim" / file for name, file in POOLED.items()} if data else {}
+    files = {name: Path(data, "wordsim", file) for name, file in POOLED.items()} if data else {}
     return {name: file for name, file in files.items() if file.is_file()}
 
 
-def tests(data: Path | None) -> list[Any]:
+def tests(data: Path | str | None) -> list[Any]:
     """What is reported on, then what was tuned on and what is pooled besides."""
     return word_sets.default_tests() + [word_sets.read_pairs(file, name) for name, file in pair_files(data).items()]
 

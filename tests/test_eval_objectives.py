@@ -94,7 +94,7 @@ def test_the_best_point_is_chosen_on_spans_that_it_is_not_scored_on(records):
     assert {name: sorted(of) for name, of in points.items()} == {"ns": ["3", "5", "end"], "hs": ["end"]}
     assert compared.best_label(points["ns"]) == "3"  # likelier only where it is chosen
     assert [compared.seed_of(each) for each in compared.best_points(found)["ns"]] == [1, 2]
-    table = script.equal_time(found)
+    table = compared.equal_time(found)
     [ns] = [line for line in table.splitlines() if "`ns` | 3.0" in line]
     test = np.mean([compared.mean_of(each, compared.TEST) for each in points["ns"]["3"]])
     assert f"| {test:.3f} |" in ns
@@ -128,12 +128,12 @@ def test_rows_come_in_the_order_of_the_registry_and_tell_who_diverged(records):
     assert rows["ns"]["minus ns"] == "-"
     assert rows["ar"]["minus ns"].startswith("+")
     assert rows["ar"]["tuned on: RG-65"] == "-"
-    ahead = rows_of_table(script.ahead(found))["equal epochs"]
+    ahead = rows_of_table(compared.ahead(found))["equal epochs"]
     assert ahead["likeliest"] == "`ar`"
     assert ahead["significantly likelier than `ns`"] == "`ar`"
     assert ahead["diverged"] == "`umax`"
     assert script.EXPERIMENT.tables["time"](found) == "Not measured."
-    assert list(rows_of_table(script.conditions(found))) == ["equal epochs"]
+    assert list(rows_of_table(compared.conditions(found))) == ["equal epochs"]
 
 
 def test_equal_rows_are_asked_of_those_that_draw(records, tmp_path):
@@ -173,9 +173,9 @@ def test_resuming_measures_what_is_not_on_record_with_these_defaults(two_topics,
 def test_what_is_published_is_what_embedx_tells(records, tmp_path, monkeypatch):
     made = records({"part": "epochs", "name": "ns", "wordsim": 0.654}, {"part": "epochs", "name": "ove", "diverged": True})
     monkeypatch.setattr(registry, "MEASURED_FILE", tmp_path / "measured.json")
-    monkeypatch.setattr(script, "README", tmp_path / "README.md")
+    monkeypatch.setattr(compared, "README", tmp_path / "README.md")
     (tmp_path / "README.md").write_text("before\n<!-- table of objectives -->\nold\n<!-- end of the table -->\nafter\n")
-    script.publish(made)
+    compared.publish(made)
     rows = {row[0]: dict(zip(registry.TABLE_HEAD, row, strict=True)) for row in registry.table()}
     assert (rows["ns"]["WordSim-353"], rows["ns"]["words/s"]) == ("0.654", "1,000,000")
     assert rows["ove"]["log-likelihood"] == "diverged"
@@ -188,7 +188,7 @@ def test_what_is_published_is_what_embedx_tells(records, tmp_path, monkeypatch):
 
 def test_what_embedx_reports_is_what_is_on_record():
     """`python -m eval objectives --publish` would change nothing."""
-    published = script.published(Records(RESULTS / "objectives.jsonl"))
+    published = compared.published(Records(RESULTS / "objectives.jsonl"))
     assert json.dumps(published, indent=1) + "\n" == registry.MEASURED_FILE.read_text("utf-8")
 
 
@@ -208,7 +208,7 @@ def test_a_run_and_its_page_from_the_command_line(two_topics, tmp_path):
         held = record["result"]["heldout"]
         assert sum(held["sums"]) / sum(held["sizes"]) == pytest.approx(held["log_likelihood"], abs=1e-5)
     with pytest.raises(SystemExit, match="nothing of the part `epochs`"):
-        script.published(records)
+        compared.published(records)
     (tmp_path / "objectives.md").unlink()
     report(found("objectives"), tmp_path, quick=True)
     assert (tmp_path / "objectives.md").read_text() == page

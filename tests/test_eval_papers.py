@@ -6,10 +6,9 @@ import struct
 import numpy as np
 import pytest
 from eval_setup import RESULTS, Records, Run, environment, found, made_up, rows_of
-from scipy.sparse import csr_matrix
 
 from embedx.labeled.data import Labeled, Labels
-from eval import papers, papers_augment_and_reduce, papers_one_vs_each, papers_published_umax, papers_unbiased_softmax
+from eval import papers, papers_augment_and_reduce, papers_one_vs_each, papers_unbiased_softmax
 
 
 @pytest.fixture
@@ -27,7 +26,6 @@ def data(tmp_path, monkeypatch):
         folder.mkdir(parents=True)
         for half, n in (("train", 80), ("test", 40)):
             (folder / f"{half}.txt.gz").write_bytes(lines(n))
-    (tmp_path / "xc" / "bibtex" / "Bibtex_data.txt.gz").write_bytes(lines(700))
     for kind in ("train", "t10k"):
         images = rng.integers(256, size=(20, 3, 3), dtype=np.uint8)
         labels = rng.integers(3, size=20, dtype=np.uint8)
@@ -56,12 +54,11 @@ def measured(name, data, *only):
 
 
 def test_one_vs_each(data):
-    records = measured("papers-one-vs-each", data, "table-2", "closer", "splits", "figure-1", "bibtex")
+    records = measured("papers-one-vs-each", data, "table-2", "figure-1", "bibtex")
     tables = found("papers-one-vs-each").tables
     rows = tables["table-2"](records).splitlines()[2:]
     assert [row.split(" | ")[1] for row in rows][-1] == "OVE-SGD"
     assert len(rows) == 7
-    assert len(rows_of(tables["splits"](records))) == 4
     assert float(rows_of(tables["figure-1"](records))["OVE"]["largest difference"]) < 1e-3
     assert tables["best"](records) == "Not measured."
     assert found("papers-one-vs-each").plots[""](records) is None  # the toy was not measured
@@ -75,7 +72,7 @@ def test_a_label_that_training_never_saw_is_a_mistake_and_left_out_of_nlpd():
 
 
 def test_augment_and_reduce(data):
-    records = measured("papers-augment-and-reduce", data, "bibtex", "time", "best")
+    records = measured("papers-augment-and-reduce", data, "bibtex", "time")
     tables = found("papers-augment-and-reduce").tables
     rows = rows_of(tables["bibtex"](records))
     assert list(rows) == list(papers_augment_and_reduce.METHODS.values())
@@ -84,7 +81,6 @@ def test_augment_and_reduce(data):
     assert tables["mnist"](records) == "Not measured."
     assert "80 | 40 | 20 | 8" in tables["data"](records)
     assert len(tables["times"](records).splitlines()) == 2 + 3 * 4
-    assert len(tables["best"](records).splitlines()) == 2 + 2 * 2
     assert found("papers-augment-and-reduce").plots[""](records) is not None
 
 
@@ -94,9 +90,9 @@ def test_unbiased_softmax(data):
     rows = rows_of(tables["bibtex-tuned"](records))
     assert list(rows) == list(papers_unbiased_softmax.METHODS)
     assert rows["Implicit"]["train log-loss, seed 1 − seed 2"] != "–"
-    assert rows_of(tables["bibtex-sums"](records))["0.1"]["published: Raman"] != "–"
+    assert rows_of(tables["bibtex-sums"](records))["0.1"]["ours: Raman"] != "–"
     assert tables["mnist-tuned"](records) == "Not measured."
-    assert "U-max as published" in tables["variants"](records)
+    assert "Vanilla (m=1)" in tables["variants"](records)
     assert all(draw(records) is not None for draw in found("papers-unbiased-softmax").plots.values())
 
 
@@ -117,13 +113,6 @@ def test_a_doubled_softmax_is_bounded_from_below():
     data = Labeled(np.zeros((1, 1), dtype=np.float32), Labels.single(np.array([0])), 3)
     found = papers_unbiased_softmax.losses(lambda x: z, data)
     assert found == pytest.approx({"log_loss": 0.0, "error": 0.0, "doubled": np.log(np.e + 2) - 1})
-
-
-def test_u_max_as_published_learns(data):
-    x = csr_matrix(np.eye(3, dtype=np.float32)[np.arange(30) % 3])
-    for form in papers_published_umax.FORMS:
-        w = papers_published_umax.train(x, np.arange(30) % 3, 3, form=form, lr=0.1, decay=0.9, epochs=20, m=2, seed=1)
-        assert (w.argmax(axis=0) == np.arange(3)).all()
 
 
 @pytest.mark.parametrize("name", ["papers-augment-and-reduce", "papers-one-vs-each", "papers-unbiased-softmax"])

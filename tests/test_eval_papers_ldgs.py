@@ -6,21 +6,17 @@ import numpy as np
 import pytest
 from eval_setup import Records, Run, environment, found, made_up, rows_of
 
-from embedx import objectives
 from embedx.labeled.data import Labeled, Labels
 from embedx.text.heldout import PIECE
 from embedx.text.tokenizer import END_OF_SENTENCE
-from eval import papers_ldgs, papers_ldgs_data, papers_ldgs_recall, papers_ldgs_speed, papers_ldgs_words
+from eval import papers_ldgs, papers_ldgs_data, papers_ldgs_words
 
 
 @pytest.fixture
 def script(monkeypatch, tmp_path):
     """The experiment's modules, which keep nothing outside the test."""
-    for module in (papers_ldgs, papers_ldgs_data, papers_ldgs_words):
-        monkeypatch.setattr(module, "cache_home", lambda: tmp_path / "cache")
-    return SimpleNamespace(
-        measure=papers_ldgs, data=papers_ldgs_data, recall=papers_ldgs_recall, speed=papers_ldgs_speed, words=papers_ldgs_words
-    )
+    monkeypatch.setattr(papers_ldgs_words, "cache_home", lambda: tmp_path / "cache")
+    return SimpleNamespace(measure=papers_ldgs, data=papers_ldgs_data, words=papers_ldgs_words)
 
 
 # ---- data
@@ -160,7 +156,7 @@ def test_a_curve_goes_on_from_leg_to_leg_and_ends_in_time(script, monkeypatch):
     def noted(rows, objective, options, start=None):
         if len(rows) > 20:  # not to warm up
             called.append((options, start))
-        return fit(rows, objective, options, start)
+        return fit(rows, objective, options, start=start)
 
     monkeypatch.setattr(script.measure, "fit", noted)
     points, trained = script.measure.curve(
@@ -178,19 +174,6 @@ def test_a_curve_goes_on_from_leg_to_leg_and_ends_in_time(script, monkeypatch):
     assert len(short) == 1
 
 
-def test_the_inverse_schedule_falls_by_epochs(script, monkeypatch):
-    rates = []
-    monkeypatch.setattr(
-        script.measure, "fit", lambda rows, objective, options, start: rates.append(options["learning_rate"]) or DONE
-    )
-    monkeypatch.setattr(script.measure, "warm_up", lambda *_: None)
-    DONE = SimpleNamespace(outcome=SimpleNamespace(seconds=0.0), classifier=None)
-    data = Labeled(np.zeros((4, 1)), Labels.single(np.zeros(4)), 1)
-    options = {"learning_rate": 6.0, "schedule": "inverse"}
-    script.measure.curve(data, script.measure.Contender("softmax"), options, (0.5, 1, 2, 3), 1.0, lambda c: {})
-    assert rates == [6, 6, 3, 2]
-
-
 def test_a_section_from_its_rates_to_its_table(script, tmp_path):
     run = Run(found("papers-ldgs"), ["faces", "sampled-softmax"], quick=True)
     run.records = Records(tmp_path / "raw", environment(quick=True), mixed=True)
@@ -199,7 +182,7 @@ def test_a_section_from_its_rates_to_its_table(script, tmp_path):
     assert curve["result"]["options"]["negatives"] == 3  # a hundredth of 300
     assert curve["result"]["test_rows"] == 300
     assert curve["result"]["final"]["accuracy"] > 0.05  # guessing has 0.003
-    rates = script.measure.achieved(run.records, {"section": "faces", "contender": "sampled-softmax", "optimizer": "adagrad"})
+    rates = script.measure.achieved(run.records, {"section": "faces", "contender": "sampled-softmax"})
     assert len(rates) > 2
     assert curve["result"]["options"]["learning_rate"] == script.measure.best_rate(rates)
     row = rows_of(script.measure.curve_table("faces", run.records))["sampled-softmax"]
@@ -225,47 +208,6 @@ def test_rates_are_tried_beyond_where_the_best_one_is_at_an_end(script, tmp_path
     run.records = Records(tmp_path / "raw", environment(), mixed=True)
     run.measure(resume=False)
     assert tried == [0.03, 0.1, 0.3, 0.9, 3.0]
-
-
-# ---- recall
-
-
-def test_mass_is_the_softmax_of_the_other_rows(script):
-    z = np.random.default_rng(0).normal(0, 2, (3, 6)).astype(np.float32)
-    softmax = objectives.find("softmax")
-    labels = Labels.single(np.array([0, 5, 2]))
-    p = np.exp(z) / np.exp(z).sum(axis=1, keepdims=True)
-    p[np.arange(3), labels.ids] = 0
-    found = script.recall.gradient_mass(softmax(softmax.Settings()), z, labels)
-    np.testing.assert_allclose(found, p, rtol=1e-5)
-
-
-def test_the_index_is_asked_for_all_that_it_looks_at(script):
-    rng = np.random.default_rng(0)
-    table, queries = rng.normal(size=(300, 10)).astype(np.float32), rng.normal(size=(4, 10)).astype(np.float32)
-    propose = script.recall.by_index(table, queries)
-    for blocks in (1, 3):
-        assert all(len(set(rows.tolist())) == len(rows) for rows in propose(blocks, 30))
-        assert 30 <= min(map(len, propose(blocks, 30))) <= max(map(len, propose(blocks, 30))) < 300
-        assert all(np.array_equal(np.sort(rows), np.arange(300)) for rows in propose(blocks, 300))
-    best = np.argmax(queries @ table.T, axis=1)
-    assert np.mean([b in rows for b, rows in zip(best, propose(1, 100), strict=True)]) > 0.5
-
-
-def test_recall_is_the_share_of_the_mass_on_the_rows_found(script):
-    mass = np.array([[0.0, 0.3, 0.1], [0.0, 0.0, 0.0], [0.5, 0.0, 0.5]])
-    assert script.recall.share_found(mass, [np.array([1]), np.array([0]), np.array([1, 2])]) == pytest.approx((0.75 + 0.5) / 2)
-
-
-def test_the_best_rows_of_blocks(script):
-    table = np.array([[3.0, 0, 0, 0], [0, 2, 0, 0], [0, 0, 1, 5], [0, 0, 2, 0]])
-    queries = np.ones((1, 4))
-    propose = script.recall.best_rows(table, queries)
-    assert propose(1, 1)[0].tolist() == [2]
-    assert propose(2, 1)[0].tolist() == [0, 2]
-    assert propose(2, 2)[0].tolist() == [0, 1, 2, 3]
-    everything = script.recall.by_share(np.ones((1, 4)), lambda blocks, n: [np.arange(4)], 1)
-    assert all(point["recall"] == 1 and point["found"] == 4 for point in everything)
 
 
 # ---- the page
@@ -310,8 +252,8 @@ def test_tables_and_pictures_from_some_of_the_records(script, records):
         ]
     }
     made, plots = records(curve("ldgs", 0.8), speed("ldgs", 0.001), (recall, points)), script.measure.EXPERIMENT.plots
-    assert "| documents | `softmax` | best rows | 4 | 1 % | 0.500 | 60 | 103 | – |" in script.recall.results(made)
-    assert rows_of(script.speed.speed_table(made))["faces"]["over `ldgs`"] == "1.00"
+    assert "| documents | `softmax` | best rows | 4 | 1 % | 0.500 | 60 | 103 | – |" in script.measure.recall(made)
+    assert rows_of(script.measure.speed_table(made))["faces"]["over `ldgs`"] == "1.00"
     assert {name for name, draw in plots.items() if draw(made) is not None} == {"-faces", "-recall"}
     assert "not measured" in script.measure.targets(records())
 

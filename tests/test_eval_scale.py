@@ -6,13 +6,13 @@ from collections import Counter
 import pytest
 from eval_setup import Run, found
 
-from eval import generated_text, scale
+from eval import scale
 
 
 def test_generated_text_has_as_many_words_by_a_power_law(tmp_path, monkeypatch):
-    monkeypatch.setattr(generated_text, "AT_ONCE", 700)
+    monkeypatch.setattr(scale, "AT_ONCE", 700)
     for name in ("a", "b"):
-        generated_text.write(tmp_path / name, 20_010, 500)
+        scale.write_text(tmp_path / name, 20_010, 500)
     text = (tmp_path / "a").read_text()
     assert text == (tmp_path / "b").read_text()
     counts = Counter(text.split())
@@ -28,9 +28,9 @@ def test_words_are_spelt_once_each(tmp_path):
     import numpy as np
 
     out = np.empty(8 * 2000, np.uint8)
-    low = 2001.0 ** (1 - generated_text.EXPONENT)
-    middle = (np.arange(1, 2001) + 0.5) ** (1 - generated_text.EXPONENT)
-    n = generated_text.spell((1 - middle) / (1 - low), 2000, 0, out)
+    low = 2001.0 ** (1 - scale.EXPONENT)
+    middle = (np.arange(1, 2001) + 0.5) ** (1 - scale.EXPONENT)
+    n = scale.spell((1 - middle) / (1 - low), 2000, 0, out)
     words = out[:n].tobytes().decode().split()
     assert len(set(words)) == len(words) == 2000
     assert words[:2] + words[25:28] == ["a", "b", "z", "aa", "ba"]
