@@ -3,7 +3,6 @@
 import builtins
 import errno
 import gzip
-import json
 import os
 import re
 import subprocess
@@ -15,7 +14,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import reference_text
-from needs import needs_data
 from notes import Notes
 
 from embedx.errors import EmbedxError
@@ -101,11 +99,15 @@ def test_other_settings_or_a_changed_file_are_read_again(corpus, home):
     keys.add(read(corpus, home, lowercase=True).key)
     keys.add(read(corpus, home, tokenizer="words").key)
     keys.add(read(corpus, home, on_bad_utf8="skip").key)
-    records = [TextSettings(column="1", on_bad_record=on_bad) for on_bad in ("error", "skip")]
+    records = [
+        TextSettings(column="1"),
+        TextSettings(column="1", on_bad_record="skip"),
+        TextSettings(column="1", tokenizer="none"),
+    ]
     keys.update(cache.cache_key(resolve([str(corpus)]), settings) for settings in records)
     corpus.write_text("Something else")
     changed = read(corpus, home)
-    assert len(keys | {changed.key}) == 7
+    assert len(keys | {changed.key}) == 8
     assert changed.words == ["Something", "else"]
 
 
@@ -241,40 +243,21 @@ def test_what_a_killed_run_leaves_is_removed_but_not_what_a_living_one_writes(co
         assert living.folder.is_dir()
 
 
-def change_about(folder, **changed):
-    about = json.loads((folder / "about.json").read_text())
-    (folder / "about.json").write_text(json.dumps(about | changed))
-
-
-def change_token(folder, value):
-    tokens = np.memmap(folder / "tokens.bin", np.int32, "r+")
-    tokens[3] = value
-    tokens.flush()
-
-
-def change_array(folder, name, change):
-    np.save(folder / name, change(np.load(folder / name)))
-
-
-def change_letters(folder, old, new):
-    letters = (folder / "letters.bin").read_bytes()
-    assert old in letters
-    (folder / "letters.bin").write_bytes(letters.replace(old, new))
+def flip(file):
+    data = bytearray(file.read_bytes())
+    data[-5] ^= 1
+    file.write_bytes(data)
 
 
 CHANGED, NOT_OURS = "about.json: the checksum of the other files is another one", "about.json: not what was written there"
 DAMAGE = [  # with whether `list_caches`, which reads about.json alone, sees it
-    (lambda f: change_token(f, 8), CHANGED, False),
-    (lambda f: change_array(f, "counts.npy", lambda counts: counts + 1), CHANGED, False),
-    (lambda f: change_array(f, "starts.npy", lambda starts: starts[[0, 2, 1, *range(3, 9)]]), CHANGED, False),
-    (lambda f: change_letters(f, b"mat", b"cat"), CHANGED, False),
+    *((lambda f, name=name: flip(f / name), CHANGED, False) for name in encoded_corpus.DATA),
     (lambda f: (f / "tokens.bin").write_bytes(bytes(48)), CHANGED, False),
     (lambda f: os.truncate(f / "letters.bin", 0), CHANGED, False),
     (lambda f: (f / "starts.npy").unlink(), "starts.npy", False),
     (lambda f: os.truncate(f / "about.json", 6), "", True),
     (lambda f: (f / "about.json").write_text("[]"), NOT_OURS, True),
-    (lambda f: change_about(f, key=""), NOT_OURS, True),
-    (lambda f: change_about(f, n_tokens="many"), NOT_OURS, True),
+    (lambda f: (f / "about.json").write_text((f / "about.json").read_text().replace("10", "11")), NOT_OURS, True),
 ]
 
 
@@ -406,24 +389,6 @@ def test_a_corpus_cannot_be_cleared_before_it_is_opened_for_the_first_time(corpu
     assert list_caches(home) == []
 
 
-def test_two_that_clear_at_the_same_time_do_not_mind_each_other(corpus, home, monkeypatch):
-    read(corpus, home)
-    kept_in = cache._kept_in
-
-    def find_and_clear(home):
-        monkeypatch.undo()
-        found = kept_in(home)
-        assert clear_caches(home) > 0
-        return found
-
-    monkeypatch.setattr(cache, "_kept_in", find_and_clear)
-    clear_caches(home)
-    assert leftovers(home) == []
-    read(corpus, home)
-    monkeypatch.setattr(cache, "_kept_in", find_and_clear)
-    assert list_caches(home) == []
-
-
 def test_a_folder_that_cannot_be_looked_into_is_an_error(home, monkeypatch):
     def refuse(self):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
@@ -450,7 +415,7 @@ def test_caches_are_listed_and_cleared(corpus, home, is_damaged):
     assert encoded.tokens[0] == 0  # what is mapped stays readable
 
 
-@pytest.mark.parametrize(("pack", "threads", "most"), [(gzip.compress, 1, 12_000_000), (bytes, 2, 20_000_000)])
+@pytest.mark.parametrize(("pack", "threads", "most"), [(gzip.compress, 1, 16_000_000), (bytes, 2, 30_000_000)])
 def test_a_line_of_40_mb_needs_a_fraction_of_that_memory(tmp_path, home, pack, threads, most):
     (tmp_path / "line.txt").write_bytes(pack(b"some words on a single line " * 1_500_000))
     (tmp_path / "short.txt").write_bytes(pack(b"some words"))
@@ -498,15 +463,3 @@ def test_urls_are_kept_under_their_name():
     (source,) = resolve(["https://example.org/corpus.gz"])
     assert cache.cache_key([source], TextSettings())
     assert sources.total_size([source]) is None
-
-
-@needs_data
-def test_real_shards_are_encoded_as_the_reference_does(home):
-    settings = TextSettings(tokenizer="words", lowercase=True)
-    shards = resolve([os.path.join(os.environ["EMBEDX_DATA"], "corpora", "lm1b")])
-    assert len(shards) > 1
-    expected = []
-    for shard in shards:
-        with gzip.open(shard.address) as file:
-            expected.append(reference_text.sentences(file.read(), **settings.record()))
-    assert as_reference(encode(shards, settings, cache_dir=home)) == reference_text.encoded(expected)

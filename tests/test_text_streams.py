@@ -95,9 +95,6 @@ def test_standard_input_is_read(monkeypatch):
     monkeypatch.setattr(sys, "stdin", types.SimpleNamespace(buffer=io.BytesIO(gzip.compress(TEXT))))
     assert read("-") == TEXT
     assert not sys.stdin.buffer.closed
-
-
-def test_closed_standard_input_is_said(monkeypatch):
     monkeypatch.setattr(sys, "stdin", None)
     with pytest.raises(EmbedxError, match="-: cannot be opened \\(it is closed\\)"):
         read("-")
@@ -143,21 +140,6 @@ def test_reading_ahead_gives_the_blocks_of_all_sources_in_order(tmp_path):
         read_ahead = list(blocks)
     assert [(block.source, block.data) for block in read_ahead] == [(0, TEXT), (0, b""), (1, b"second"), (1, b"")]
     assert read_ahead[-1].stored == first.stat().st_size + second.stat().st_size
-
-
-def test_damage_behind_what_was_read_is_no_traceback(tmp_path, monkeypatch):
-    reached = threading.Event()
-
-    def blocks(*_, **__):
-        yield TEXT
-        reached.wait()
-        raise EmbedxError("damaged")
-
-    monkeypatch.setattr("embedx.text.streams.text_blocks", blocks)
-    with ReadAhead(resolve([str(write(tmp_path / "corpus.txt", TEXT))])) as ahead:
-        next(iter(ahead))
-    reached.set()
-    ahead._threads[0].join()  # what it left uncaught is a warning of pytest's, and so an error
 
 
 def test_reader_stops_when_its_blocks_are_no_longer_read(tmp_path):

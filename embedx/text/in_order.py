@@ -11,18 +11,15 @@ T = TypeVar("T")
 def in_order(submitted: Iterator[Future[T]], ahead: int) -> Iterator[T]:
     """The results, with up to `ahead` futures waiting. An error of the iterator is raised after the results before it."""
     waiting: collections.deque[Future[T]] = collections.deque()
-    failure: Exception | None = None
     while True:
         try:
             waiting.append(next(submitted))
-        except StopIteration:
-            break
         except Exception as error:
-            failure = error
+            end = error
             break
         if len(waiting) > ahead:
             yield waiting.popleft().result()
     while waiting:
         yield waiting.popleft().result()
-    if failure is not None:
-        raise failure
+    if not isinstance(end, StopIteration):
+        raise end

@@ -1,13 +1,13 @@
 """From blocks of text to tokens, on one thread or on several, with the same tokens in the same order.
 
-Text is cut into chunks, where words end. Each thread has a tokeniser of its own, which numbers words by first appearance. The
-chunks are renumbered in their order: the words that are new in a chunk are looked up among all words, and a word that is new
-there too gets the next number. So the numbers do not depend on the threads.
+Text is cut into chunks, where words end. Each is tokenised with a table of its own, which numbers words by first appearance.
+The chunks are renumbered in their order: their words are looked up among all words, and a word that is new there gets the next
+number. So the numbers do not depend on the threads.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,13 +17,10 @@ from embedx.text.in_order import in_order
 from embedx.text.sources import Source
 from embedx.text.streams import TextBlock
 from embedx.text.tables import SENTENCE_END
-from embedx.text.tokenizer import BAD, ERROR, FIRST_BAD, TOO_LONG, Table, Tokenizer, grown, renumber
-from embedx.text.word_list import WordList
+from embedx.text.tokenizer import BAD, FIRST_BAD, TOO_LONG, Table, Tokenizer, renumber
 
-CHUNK_BYTES = 1 << 19  # enough that handing it over costs nothing, little enough to have some for each thread
+CHUNK_BYTES = 1 << 20  # enough that looking up its words takes little time beside finding them
 MAX_CHUNK_BYTES = 1 << 23  # it is cut there, even within a word
-MAX_TYPES, MAX_MEMORY = 1 << 20, 1 << 27  # of a thread's own table; a larger one is replaced by an empty one
-OWN_SHARE = 0.5  # of the memory for words that the threads' own tables take at most
 
 
 class Chunk(NamedTuple):
@@ -32,7 +29,7 @@ class Chunk(NamedTuple):
     source: int
     data: bytes
     offset: int  # bytes of the source's text before it
-    continues: bool  # it begins within a word, and belongs to the thread that had the last one
+    continues: bool  # it begins within a word, and needs the table of the last one
     is_last: bool  # of its source
     stored: int  # bytes read so far, as stored
 
@@ -49,94 +46,51 @@ class Piece(NamedTuple):
     n_types: int  # its words up to there
 
 
-class ThreadTable:
-    """The words of one thread, and their numbers among all words."""
+def pieces(
+    blocks: Iterable[TextBlock], sources: Sequence[Source], settings: TextSettings, threads: int, words: Tokenizer
+) -> Generator[Piece, None, None]:
+    """The tokens of blocks of the text of `sources`, by the numbers of `words`, which gets all words.
 
-    def __init__(self, settings: TextSettings, segment: int) -> None:
-        self.tokenizer = Tokenizer(settings)
-        self.made_in = self.segment = segment  # of all text; `numbers` are those of `segment`
-        self.numbers = np.empty(0, np.int32)
-        self.n_numbered = 0
-
-
-class Tokens:
-    """Iterates over the tokens of `blocks` of the text of `sources`; when that is over, `words` has all words.
-
-    Raises `EmbedxError` for bad UTF-8, where that is an error. Where the words outgrow `memory`, in bytes, they may be taken
-    between two pieces: another segment of the text begins, whose tokens are numbered from 0 again.
+    The words may be taken out between two pieces: tokens are numbered from 0 again. Raises `EmbedxError` for bad UTF-8, where
+    that is an error.
     """
+    cut = chunks(blocks, [source.has_sentences(settings) for source in sources])
+    if threads == 1:
+        for chunk in cut:
+            yield tokenized(chunk, sources[chunk.source], settings, words)
+        return
 
-    def __init__(
-        self, blocks: Iterable[TextBlock], sources: Sequence[Source], settings: TextSettings, threads: int, memory: int
-    ) -> None:
-        self.words = Tokenizer(settings)
-        self._settings = settings
-        self._sources = sources
-        self._whole = [source.has_sentences(settings) for source in sources]
-        self._chunks = chunks(blocks, self._whole)
-        self._pools = [ThreadPoolExecutor(1, "embedx-tokens") for _ in range(threads)] if threads > 1 else []
-        self._own = min(int(OWN_SHARE * memory / threads), MAX_MEMORY)
-        self._memory = memory - len(self._pools) * self._own
-        self._segment = 0
-        self._tables = [ThreadTable(settings, 0) for _ in self._pools]
+    def apart(chunk: Chunk, last: Future[Any] | None) -> tuple[Tokenizer, Piece]:
+        own = last.result()[0] if last else Tokenizer(settings)
+        return own, tokenized(chunk, sources[chunk.source], settings, own)
 
-    def __enter__(self) -> Self:
-        return self
+    def submitted() -> Iterator[Future[tuple[Tokenizer, Piece]]]:
+        last = None
+        for chunk in cut:
+            last = pool.submit(apart, chunk, last if chunk.continues else None)
+            yield last
 
-    def __exit__(self, *exception: object) -> None:
-        for pool in self._pools:
-            pool.shutdown(wait=False, cancel_futures=True)
-
-    def __iter__(self) -> Iterator[Piece]:
-        if not self._pools:
-            for chunk in self._chunks:
-                yield self._tokenized(chunk, self.words)
-            return
-        for table, piece in in_order(self._submitted(), 2 * len(self._pools)):
-            if table.segment != self._segment:
-                table.segment, table.n_numbered = self._segment, 0
-            if piece.n_types > len(table.numbers):
-                table.numbers = grown(table.numbers, 2 * piece.n_types)
-            self.words.enter(piece.table, table.n_numbered, piece.n_types, table.numbers)
-            table.n_numbered = piece.n_types
-            renumber(piece.tokens, table.numbers)
+    pool = ThreadPoolExecutor(threads, "embedx-tokens")
+    try:
+        for _, piece in in_order(submitted(), 2 * threads):
+            numbers = np.empty(piece.n_types, np.int32)
+            words.enter(piece.table, numbers)
+            renumber(piece.tokens, numbers)
             yield piece
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
 
-    def outgrow(self) -> bool:
-        """Whether the words take more memory than they should, or are about to."""
-        return self.words.n_types > 0 and self.words.outgrows(self._memory)
 
-    def emptied(self) -> WordList:
-        """All words of the segment, which ends here."""
-        self._segment += 1
-        return self.words.emptied()
-
-    def _submitted(self) -> Iterator[Future[tuple[ThreadTable, Piece]]]:
-        """Chunks in turn to the threads; one that continues a word goes to the thread of the one before."""
-        number = 0
-        for chunk in self._chunks:
-            number += not chunk.continues
-            thread = number % len(self._pools)
-            yield self._pools[thread].submit(self._by_thread, thread, chunk)
-
-    def _by_thread(self, thread: int, chunk: Chunk) -> tuple[ThreadTable, Piece]:
-        """Runs in the thread, which alone uses its table."""
-        table = self._tables[thread]
-        is_full = table.tokenizer.n_types > MAX_TYPES or table.tokenizer.outgrows(self._own)
-        if not chunk.continues and (is_full or table.made_in != self._segment):
-            table = self._tables[thread] = ThreadTable(self._settings, self._segment)
-        return table, self._tokenized(chunk, table.tokenizer)
-
-    def _tokenized(self, chunk: Chunk, words: Tokenizer) -> Piece:
-        """The tokens of a chunk by the numbers of `words`."""
-        tokens = words.tokenize(chunk.data, chunk.offset, chunk.is_last, self._whole[chunk.source])
-        bad, first_bad, too_long = words.state[[BAD, FIRST_BAD, TOO_LONG]].tolist()
-        if bad and words.on_bad == ERROR:
-            raise EmbedxError(
-                f"{self._sources[chunk.source].name}: not UTF-8 at byte {first_bad} of the (unpacked) text; "
-                "convert it with iconv -t UTF-8, or choose --on-bad-utf8 replace or skip"
-            )
-        return Piece(chunk, tokens, bad, first_bad, too_long, words.table, words.n_types)
+def tokenized(chunk: Chunk, source: Source, settings: TextSettings, words: Tokenizer) -> Piece:
+    """The tokens of a chunk by the numbers of `words`."""
+    tokens = words.tokenize(chunk.data, chunk.offset, chunk.is_last, source.has_sentences(settings))
+    bad, first_bad, too_long = words.state[[BAD, FIRST_BAD, TOO_LONG]].tolist()
+    if bad and settings.on_bad_utf8 == "error":
+        raise EmbedxError(
+            f"{source.name}: not UTF-8 at byte {first_bad} of the (unpacked) text; "
+            "convert it with iconv -t UTF-8, or choose --on-bad-utf8 replace or skip"
+        )
+    return Piece(chunk, tokens, bad, first_bad, too_long, words.table, words.n_types)
 
 
 def chunks(blocks: Iterable[TextBlock], whole: Sequence[bool]) -> Iterator[Chunk]:

@@ -1,6 +1,7 @@
 """Sources read into a folder: each once, tokenised, counted and reported on."""
 
 import collections
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,10 +11,10 @@ from embedx.errors import EmbedxError
 from embedx.settings import TextSettings
 from embedx.storage.disk import amount
 from embedx.text.corpus_writer import CorpusWriter
-from embedx.text.parallel_tokenizer import Tokens
+from embedx.text.parallel_tokenizer import pieces
 from embedx.text.sources import Source, total_size
 from embedx.text.streams import ReadAhead
-from embedx.text.tokenizer import END_OF_SENTENCE
+from embedx.text.tokenizer import END_OF_SENTENCE, Tokenizer
 from embedx.training.memory import available_memory
 from embedx.training.progress import Progress
 
@@ -30,18 +31,16 @@ def read(
     watch: Watch | None = None,
 ) -> dict[str, Any]:
     """Read all sources into `writer`; the report of what was found, be it nothing."""
-    reports: list[dict[str, Any]] = [
-        {"name": source.name, "tokens": 0, "bad_utf8": 0, "first_bad_byte": None, "too_long": 0} for source in sources
-    ]
     n_tokens = 0
     memory = int(COUNT_SHARE * available_memory() if settings.vocab_memory is None else 1e9 * settings.vocab_memory)
+    words = Tokenizer(settings)
     progress.start("reading", total_size(sources), "B")
     with (
         ReadAhead(sources, settings, threads) as blocks,
-        Tokens(blocks, sources, settings, threads, memory) as pieces,
+        contextlib.closing(pieces(blocks, sources, settings, threads, words)) as found,
     ):
-        for piece in pieces:
-            chunk, report = piece.chunk, reports[piece.chunk.source]
+        for piece in found:
+            chunk, report = piece.chunk, blocks.reports[piece.chunk.source]
             if watch is not None:
                 watch(sources[chunk.source], chunk.data, chunk.is_last)
             writer.write_tokens(piece.tokens)
@@ -53,30 +52,30 @@ def read(
             report["bad_utf8"] += piece.bad
             report["too_long"] += piece.too_long
             progress.update(chunk.stored, tokens=n_tokens)
-            if pieces.outgrow():
+            if words.outgrows(memory):
                 if not writer.spill.segments:
                     progress.note(
                         f"the different words outgrow {amount(memory)} after {n_tokens:,} words of text: "
                         "they go to disk, and are merged at the end; --vocab-memory gives them more"
                     )
-                writer.set_aside(pieces.emptied())
+                writer.set_aside(words.emptied())
     progress.finish()
-    for report, bad, skipped in zip(reports, blocks.bad_records, blocks.skipped, strict=True):
-        report |= {"bad_records": bad.count, "first_bad_record": bad.first, "skipped": skipped}
-    writer.write_words(pieces.words.words, memory, progress)
-    return {"n_tokens": n_tokens, "sources": reports}
+    writer.write_words(words.words, memory, progress)
+    return {"n_tokens": n_tokens, "sources": blocks.reports}
 
 
 def check_found(report: dict[str, Any], sources: Sequence[Source], settings: TextSettings) -> None:
     """Raise `EmbedxError` if there are no words in the sources."""
-    if not report["n_tokens"]:
-        names = sources[0].name if len(sources) == 1 else f"{sources[0].name} and {len(sources) - 1} more"
-        if kinds := skipped_kinds(report["sources"]):
-            raise EmbedxError(f"{names}: no words in it; skipped are {kinds}")
-        if first := next((each["first_bad_record"] for each in report["sources"] if each["bad_records"]), ""):
-            n = sum(each["bad_records"] for each in report["sources"])
-            raise EmbedxError(f"{names}: no words in it, {n:,} records skipped ({first}); check --json-field or --column")
-        raise EmbedxError(f"{names}: no words in it; is it the right file, and --tokenizer {settings.tokenizer} the right one?")
+    if report["n_tokens"]:
+        return
+    names = sources[0].name if len(sources) == 1 else f"{sources[0].name} and {len(sources) - 1} more"
+    why = f"is it the right file, and --tokenizer {settings.tokenizer} the right one?"
+    if kinds := skipped_kinds(report["sources"]):
+        why = f"skipped are {kinds}"
+    elif n := sum(each["bad_records"] for each in report["sources"]):
+        first = next(each["first_bad_record"] for each in report["sources"] if each["bad_records"])
+        why = f"{n:,} records are skipped ({first}); check --json-field or --column"
+    raise EmbedxError(f"{names}: no words in it; {why}")
 
 
 def skipped_kinds(sources: Sequence[dict[str, Any]]) -> str:

@@ -26,7 +26,7 @@ from embedx.settings import TextSettings
 from embedx.text import archives, tables
 from embedx.text.in_order import in_order
 from embedx.text.sources import ROWS, STANDARD_INPUT, Source, is_url, reader_of
-from embedx.text.tables import PARQUET_START, BadRecords, NotTextError
+from embedx.text.tables import PARQUET_START, NotTextError
 from embedx.text.wikipedia import DumpError, paragraphs
 
 BLOCK_BYTES = 1 << 18
@@ -259,26 +259,23 @@ def text_blocks(
     file: CountedReader,
     settings: TextSettings = PLAIN,
     threads: int = 1,
-    whole: bool | None = None,
-    bad: BadRecords | None = None,
+    report: dict[str, Any] | None = None,
 ) -> Iterator[bytes]:
     """The text of an open source as blocks of UTF-8 (where it is well-formed), a few times BLOCK_BYTES or a record.
 
-    whole   whether other bytes than white space end its tokens, see `embedx.text.tables`; by default `source.has_sentences`
-    bad     counts records without text
+    report  of the source, where records without text are counted
     """
-    whole = source.has_sentences(settings) if whole is None else whole
-    bad = bad or BadRecords(settings.on_bad_record)
+    report = report or new_report(source)
     with damage_explained(source):
         if not source.members:
-            yield from _text_of_file(source, file, settings, threads, whole, bad)
+            yield from _text_of_file(source, file, settings, threads, report)
             return
-        found = False
+        found, whole = False, source.has_sentences(settings)
         for name, opened in archives.members(file, source.members, functools.partial(unpacked, source)):
             found = True
-            reader = reader_of(name) if source.reader == "any" else source.reader
+            reader = source.format(settings) if whole or source.reader != "any" else reader_of(name)
             member = replace(source, name=f"{source.name}: {name}", reader=reader, members="")
-            yield from text_blocks(member, CountedReader(opened, keep_open=True), settings, 1, whole, bad)
+            yield from text_blocks(member, CountedReader(opened, keep_open=True), settings, 1, report)
             if not whole:  # where records end sentences by themselves
                 yield b"\n"
         if not found:
@@ -286,21 +283,22 @@ def text_blocks(
 
 
 def _text_of_file(
-    source: Source, file: CountedReader, settings: TextSettings, threads: int, whole: bool, bad: BadRecords
+    source: Source, file: CountedReader, settings: TextSettings, threads: int, report: dict[str, Any]
 ) -> Iterator[bytes]:
-    name, format = source.name, source.format(settings)
+    name, format, whole = source.name, source.format(settings), source.has_sentences(settings)
     field = settings.json_field if format == "json" else settings.column
+    note_bad = functools.partial(tables.count_bad, report, settings.on_bad_record)
     buffered = io.BufferedReader(file, BLOCK_BYTES)
     if format == "table" and buffered.peek(4)[:4] == PARQUET_START:
         buffered.detach()  # it would close the file
-        return tables.text_of(tables.parquet_values(file, name, field), name, field or "", whole, bad)
+        return tables.text_of(tables.parquet_values(file, name, field), name, field or "", whole, note_bad)
     blocks = unpacked(source, buffered, threads)
     head = next(filter(None, blocks), b"")
     blocks = itertools.chain([head], blocks)
     _check_is_text(name, head)
     if format in ("json", "table"):
         values = (tables.json_values if format == "json" else tables.table_values)(tables.lines_of(blocks, name), name, field)
-        return tables.text_of(values, name, field or "", whole, bad)
+        return tables.text_of(values, name, field or "", whole, note_bad)
     if DUMP_START.match(head[:DUMP_START_BYTES].decode("utf-8", "ignore")):
         return paragraphs(blocks, source.cut_off, threads)
     if source.reader == "wikipedia":
@@ -346,6 +344,12 @@ def reason(error: BaseException) -> str:
 # ---- reading ahead
 
 
+def new_report(source: Source) -> dict[str, Any]:
+    """What is found in a source; `skipped` is what it is if it is no text, but in a folder beside text."""
+    found = {"tokens": 0, "bad_utf8": 0, "first_bad_byte": None, "too_long": 0, "bad_records": 0, "first_bad_record": ""}
+    return {"name": source.name, **found, "skipped": ""}
+
+
 class TextBlock(NamedTuple):
     """A piece of the text of sources[source]; an empty one ends it."""
 
@@ -363,8 +367,7 @@ class ReadAhead:
     def __init__(self, sources: Sequence[Source], settings: TextSettings = PLAIN, threads: int = 1) -> None:
         self._sources = sources
         self._settings = settings
-        self.bad_records = [BadRecords(settings.on_bad_record) for _ in sources]  # of each, when all of it was read
-        self.skipped = [""] * len(sources)  # what each is that is no text, but in a folder beside text
+        self.reports = [new_report(source) for source in sources]
         self._at_once = max(1, min(threads, len(sources)))
         self._threads_each = max(1, threads // self._at_once)
         # Of each source its blocks, with the bytes read so far, as stored; an empty block or an error ends them.
@@ -401,10 +404,10 @@ class ReadAhead:
             self._threads[-1].start()
 
     def _run(self, number: int) -> None:
-        source = self._sources[number]
+        source, report = self._sources[number], self.reports[number]
         try:
             with open_source(source) as file:
-                for block in text_blocks(source, file, self._settings, self._threads_each, bad=self.bad_records[number]):
+                for block in text_blocks(source, file, self._settings, self._threads_each, report=report):
                     for start in range(0, len(block), BLOCK_BYTES):
                         self._put(number, (block[start : start + BLOCK_BYTES], file.count))
                     if self._stopped.is_set():
@@ -413,7 +416,7 @@ class ReadAhead:
         except BaseException as error:  # to be raised where the blocks are read
             end = error
             if isinstance(error, NotTextError) and source.folder and not source.members:
-                self.skipped[number] = error.kind
+                report["skipped"] = error.kind
                 end = b"", source.size or 0
         self._put(number, end)
 

@@ -11,8 +11,7 @@ import csv
 import io
 import itertools
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from embedx.errors import EmbedxError
@@ -43,23 +42,17 @@ class Bad(NamedTuple):
     remedy: str
 
 
-@dataclass
-class BadRecords:
-    """Records of a source that have no text: the first is an error, or they are skipped and counted."""
-
-    on_bad: str  # `error` or `skip`, as --on-bad-record
-    count: int = 0
-    first: str = ""  # where it is, and what is wrong with it
-
-    def add(self, place: str, bad: Bad) -> None:
-        """The record at `place`, FILE:LINE, is bad. Raises `EmbedxError` unless such records are skipped."""
-        if self.on_bad == "error":
-            raise EmbedxError(f"{place}: {bad.why}; {bad.remedy}, or leave out such records by --on-bad-record skip")
-        self.first = self.first or f"{place}: {bad.why}"
-        self.count += 1
+def count_bad(report: dict[str, Any], on_bad: str, place: str, bad: Bad) -> None:
+    """The record at `place`, FILE:LINE, is bad: an error, unless `on_bad` is "skip", else counted in the source's report."""
+    if on_bad == "error":
+        raise EmbedxError(f"{place}: {bad.why}; {bad.remedy}, or leave out such records by --on-bad-record skip")
+    report["first_bad_record"] = report["first_bad_record"] or f"{place}: {bad.why}"
+    report["bad_records"] += 1
 
 
-def text_of(values: Iterable[tuple[int, Any]], name: str, field: str, whole: bool, bad: BadRecords) -> Iterator[bytes]:
+def text_of(
+    values: Iterable[tuple[int, Any]], name: str, field: str, whole: bool, note_bad: Callable[[str, Bad], None]
+) -> Iterator[bytes]:
     """The text of a field's values in blocks, UTF-8 where they are well-formed.
 
     name   the source, as the user knows it
@@ -70,7 +63,7 @@ def text_of(values: Iterable[tuple[int, Any]], name: str, field: str, whole: boo
     for line, value in values:
         piece = _text(value, field, whole)
         if isinstance(piece, Bad):
-            bad.add(f"{name}:{line}", piece)
+            note_bad(f"{name}:{line}", piece)
             continue
         pieces.append(piece)
         n_bytes += len(piece)
@@ -88,10 +81,10 @@ def _text(value: Any, field: str, whole: bool) -> bytes | Bad:
             return _utf8(value) + b"\n"
         return b"".join(_sentence(tokens) for line in value.split("\n") if (tokens := line.split()))
     if not isinstance(value, list):
-        return Bad(f"{field} is {_kind(value)}, not a string or a list of strings", "choose another field")
+        return Bad(f"{field} is {_shown(value)}, not a string or a list of strings", "choose another field")
     tokens = [str(each) if type(each) is int else each for each in value]
     if wrong := [each for each in tokens if not isinstance(each, str)]:
-        return Bad(f"{field} has {_kind(wrong[0])} in a list", "write strings or whole numbers")
+        return Bad(f"{field} has {_shown(wrong[0])} in a list", "write strings or whole numbers")
     return _sentence(tokens) if whole else _utf8(" ".join(tokens).replace("\n", " ")) + b"\n"
 
 
@@ -109,10 +102,9 @@ def _utf8(text: str) -> bytes:
         return text.encode("utf-8", "surrogatepass")
 
 
-def _kind(value: Any) -> str:
-    """What JSON calls it."""
-    names = {dict: "an object", list: "a list", bool: "true or false", type(None): "null"}
-    return names.get(type(value), "a number" if isinstance(value, int | float) else f"of type {type(value).__name__}")
+def _shown(value: Any) -> str:
+    """The value as JSON, or its beginning, for messages."""
+    return json.dumps(value, default=str)[:40]
 
 
 def _value(record: Mapping[str, Any], field: str, default: Any) -> Any:
@@ -156,7 +148,7 @@ def json_values(lines: Iterable[bytes], name: str, field: str | None) -> Iterato
             message = f"{name}: JSON Lines; name the field with the text by --json-field; there are {known}"
             raise NotTextError(message, "JSON (--json-field)")
         if not isinstance(record, dict):
-            yield number, Bad(bad or f"{_kind(record)}, not an object", "write an object in each line")
+            yield number, Bad(bad or f"{_shown(record)}, not an object", "write an object in each line")
         elif (value := _value(record, field, Bad)) is Bad:
             yield number, Bad(f"no field {field}", f"choose --json-field among {_named(record)}")
         else:

@@ -209,10 +209,10 @@ def scan(data, p, on_bad, characters, state, table, out):
 
 
 @kernel
-def enter_words(others, first, last, state, table, numbers):
-    """Enter the words first:last of the table `others`, unless they are there; write the number of each to `numbers`."""
+def enter_words(others, state, table, numbers):
+    """Enter the first words of the table `others`, unless they are there; write the number of each to `numbers`."""
     types = state[TYPES]
-    for word in range(first, last):
+    for word in range(len(numbers)):
         end = table.starts[types]
         key = np.int64(0)
         for i in range(others.starts[word], others.starts[word + 1]):
@@ -261,7 +261,6 @@ class Tokenizer:
         self.on_bad = ON_BAD[settings.on_bad_utf8]
         self.state = np.zeros(STATE_WIDTH, np.int64)
         self.table = new_table(FIRST_LETTERS)
-        self.out = np.zeros(1 << 16, np.int32)
         self.cut_off = b""  # the first bytes of a character whose others are in the next chunk
 
     @property
@@ -274,16 +273,16 @@ class Tokenizer:
         starts = self.table.starts[: self.n_types + 1].copy()
         return WordList(self.table.letters[: starts[-1]].tobytes(), starts)
 
-    def enter(self, others: Table, first: int, last: int, numbers: np.ndarray) -> None:
-        """Number the words first:last of another table, and write the number of each to `numbers`, int32."""
-        self._reserve(int(others.starts[last] - others.starts[first]), last - first)
-        enter_words(others, first, last, self.state, self.table, numbers)
+    def enter(self, others: Table, numbers: np.ndarray) -> None:
+        """Number the first words of another table, and write the number of each to `numbers`, int32."""
+        self._reserve(int(others.starts[len(numbers)]), len(numbers))
+        enter_words(others, self.state, self.table, numbers)
 
     def outgrows(self, memory: int) -> bool:
         """Whether the table of words takes more than `memory` bytes, or will when it is copied to grow."""
         slots = self.table.slots
         n_tables = 3 if 2 * self.n_types >= NEARLY_FULL * len(slots) else 1
-        return 2 * int(self.state[END]) + 8 * self.n_types + n_tables * slots.nbytes > memory
+        return self.n_types > 0 and 2 * int(self.state[END]) + 8 * self.n_types + n_tables * slots.nbytes > memory
 
     def emptied(self) -> WordList:
         """All words, which the table no longer has; it keeps that of which only a part was read."""
@@ -304,20 +303,19 @@ class Tokenizer:
         data = self.cut_off + data + (SENTENCE_END if is_whole else b"\n") * is_last
         self.state[[EMITTED, BAD, FIRST_BAD, TOO_LONG]] = 0
         self.state[OFFSET] = offset - len(self.cut_off)
-        if len(self.out) < len(data) + 1:
-            self.out = np.empty(len(data) + 1, np.int32)
+        out = np.empty(len(data) + 1, np.int32)
         characters, letters = whole_tokens() if is_whole else self.characters, np.frombuffer(data, np.uint8)
         before, p = -1, 0
         while before < p < len(data):  # no progress: a character is cut off
             stop = min(p + BLOCK_BYTES, len(data))
             self._reserve(stop - p)
-            before, p = p, scan(letters[:stop], p, self.on_bad, characters, self.state, self.table, self.out)
+            before, p = p, scan(letters[:stop], p, self.on_bad, characters, self.state, self.table, out)
             longest = int(self.table.starts[self.n_types]) + MAX_WORD_BYTES
             self.state[END] = min(int(self.state[END]), longest + 1)  # of a word that is too long the length is enough
             if self.state[BAD] and self.on_bad == ERROR:
                 break
         self.cut_off = data[p:]
-        return self.out[: self.state[EMITTED]].copy()
+        return out[: self.state[EMITTED]].copy()
 
     def _reserve(self, n_bytes: int, n_words: int = 1) -> None:
         """Grow whatever may become full. A byte appends at most three (one bad byte as U+FFFD)."""
