@@ -14,8 +14,13 @@ from embedx.skipgram import task as skipgram
 from embedx.skipgram.configuration import configure
 from embedx.skipgram.corpus_report import check, coverage
 from embedx.text import counting, inspection
-from embedx.text.inspection import Inspector, Place
+from embedx.text.inspection import Inspector
 from embedx.training import memory
+
+
+def place(source, line, byte):
+    return {"source": source, "line": line, "byte": byte}
+
 
 MOJIBAKE = "é".encode().decode("latin-1").encode()  # Ã©
 
@@ -41,36 +46,36 @@ def test_damage_is_found_with_its_places_however_the_text_is_cut(size):
         b"fine\nb\xe4d \xff\nlost \xef\xbf\xbd\n\x00 and \xc2\x85\ncaf" + MOJIBAKE + b"\nna\xc3\xafve, \xc2\xa9 \t\r\n\xe2\x82"
     )
     found = findings(b"\n", text, size=size)
-    assert found.counts == {
+    assert found["counts"] == {
         "not UTF-8": 3, "replaced": 1, "wrongly decoded": 1, "control characters": 2, "giant lines": 0,
     }  # fmt: skip
-    assert found.places["not UTF-8"] == [Place("text 1", 2, 6), Place("text 1", 2, 9), Place("text 1", 7, len(text) - 2)]
-    assert found.places["replaced"] == [Place("text 1", 3, text.index(b"\xef"))]
-    assert found.places["control characters"] == [
-        Place("text 1", 4, text.index(b"\0")),
-        Place("text 1", 4, text.index(b"\xc2\x85")),
+    assert found["places"]["not UTF-8"] == [place("text 1", 2, 6), place("text 1", 2, 9), place("text 1", 7, len(text) - 2)]
+    assert found["places"]["replaced"] == [place("text 1", 3, text.index(b"\xef"))]
+    assert found["places"]["control characters"] == [
+        place("text 1", 4, text.index(b"\0")),
+        place("text 1", 4, text.index(b"\xc2\x85")),
     ]
-    assert found.places["wrongly decoded"] == [Place("text 1", 5, text.index(MOJIBAKE))]
-    assert (found.n_lines, found.n_bytes) == (8, len(text) + 1)
+    assert found["places"]["wrongly decoded"] == [place("text 1", 5, text.index(MOJIBAKE))]
+    assert (found["n_lines"], found["n_bytes"]) == (8, len(text) + 1)
 
 
 def test_only_the_first_places_are_kept():
     found = findings(b"\xff" * 10, b"\xff")
-    assert found.counts["not UTF-8"] == 11
-    assert found.places["not UTF-8"] == [Place("text 0", 1, n) for n in range(inspection.PLACES)]
+    assert found["counts"]["not UTF-8"] == 11
+    assert found["places"]["not UTF-8"] == [place("text 0", 1, n) for n in range(inspection.PLACES)]
 
 
 def test_the_longest_line_and_giants_are_reported(monkeypatch):
     text = b"short\n" + b"x" * (inspection.GIANT + 1) + b"\n" + b"y" * 100
     found = findings(b"z" * 50, text, size=100_000)
-    assert (found.longest, found.longest_at) == (inspection.GIANT + 1, Place("text 1", 2, 6))
-    assert (found.counts["giant lines"], found.places["giant lines"]) == (1, [Place("text 1", 2, 6)])
+    assert (found["longest"], found["longest_at"]) == (inspection.GIANT + 1, place("text 1", 2, 6))
+    assert (found["counts"]["giant lines"], found["places"]["giant lines"]) == (1, [place("text 1", 2, 6)])
 
 
 def test_repeated_lines_are_counted_over_all_sources():
     found = findings(b"one line\nanother\n\n\none line", b"one line\n\nshort\n")
-    assert found.repeated_lines == pytest.approx(2 / 5)
-    assert found.repeated_bytes == pytest.approx(16 / (24 + 7 + 5))
+    assert found["repeated_lines"] == pytest.approx(2 / 5)
+    assert found["repeated_bytes"] == pytest.approx(16 / (24 + 7 + 5))
 
 
 def test_repeated_lines_are_counted_exactly_in_little_memory(monkeypatch):
@@ -79,15 +84,15 @@ def test_repeated_lines_are_counted_exactly_in_little_memory(monkeypatch):
     rng = np.random.default_rng(0)
     lines = [b"line %d" % n for n in rng.integers(0, 20_000, 40_000)]
     found = findings(b"\n".join(lines), size=10_000)
-    assert found.repeated_lines == pytest.approx(1 - len(set(lines)) / len(lines), rel=1e-12)
+    assert found["repeated_lines"] == pytest.approx(1 - len(set(lines)) / len(lines), rel=1e-12)
 
 
 def test_scripts_are_shares_of_the_letters():
     found = findings("abc 123 дом, 中文! ά".encode())
-    assert found.scripts == pytest.approx({"Latin": 3 / 9, "Cyrillic": 3 / 9, "Han": 2 / 9, "Greek": 1 / 9})
-    assert list(found.scripts)[-1] == "Greek"
-    assert findings(b"12").scripts == {}
-    assert findings("ªй".encode()).scripts == pytest.approx({"Feminine": 1 / 2, "Cyrillic": 1 / 2})
+    assert found["scripts"] == pytest.approx({"Latin": 3 / 9, "Cyrillic": 3 / 9, "Han": 2 / 9, "Greek": 1 / 9})
+    assert list(found["scripts"])[-1] == "Greek"
+    assert findings(b"12")["scripts"] == {}
+    assert findings("ªй".encode())["scripts"] == pytest.approx({"Feminine": 1 / 2, "Cyrillic": 1 / 2})
 
 
 def test_every_letter_has_a_script():

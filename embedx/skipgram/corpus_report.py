@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from embedx.skipgram.task import prepared
 from embedx.storage import disk
 from embedx.text import cache
 from embedx.text.corpus_writer import explained, workspace
-from embedx.text.inspection import GIANT, Findings, Inspector, Place
+from embedx.text.inspection import GIANT, Inspector
 from embedx.text.sources import Source, resolve
 from embedx.text.vocabulary import kept_counts
 from embedx.training.checkpoint import KEPT
@@ -37,7 +38,7 @@ class CorpusReport:
 
     corpora: list[str]
     tokens: int
-    text: Findings
+    text: dict[str, Any]  # of `Inspector.findings`
     vocabulary: list[dict[str, Any]]  # of `coverage`
     sample: float
     training: dict[str, Any]  # memory and disk in bytes, by purpose
@@ -48,7 +49,7 @@ class CorpusReport:
 
     def table(self) -> str:
         """For people: a line for each fact, with its name before a tab."""
-        text, own = self.text, self.training
+        text, own = SimpleNamespace(**self.text), self.training
         rows = {
             "text": f"{text.n_bytes:,} bytes, {text.n_lines:,} lines, {self.tokens:,} tokens",
             "longest line": f"{text.longest:,} bytes" + _places([text.longest_at] if text.longest_at else []),
@@ -113,5 +114,5 @@ def coverage(counts: np.ndarray, min_counts: Sequence[int], vocabulary: Vocabula
     return found
 
 
-def _places(places: Sequence[Place]) -> str:
-    return ": " * bool(places) + ", ".join(f"{place.source} line {place.line:,} byte {place.byte:,}" for place in places)
+def _places(places: Sequence[dict[str, Any]]) -> str:
+    return ": " * bool(places) + ", ".join(f"{place['source']} line {place['line']:,} byte {place['byte']:,}" for place in places)

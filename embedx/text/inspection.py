@@ -9,8 +9,8 @@ import sys
 import unicodedata
 from collections import Counter as Tally
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -33,40 +33,17 @@ PATTERNS = {
 KINDS = (BAD, *PATTERNS, GIANT_LINES)
 
 
-@dataclass(frozen=True)
-class Place:
-    """Where something was found."""
-
-    source: str
-    line: int  # from 1
-    byte: int  # of the (unpacked) text of the source, from 0
-
-
-@dataclass(frozen=True)
-class Findings:
-    """What a text looks like."""
-
-    n_bytes: int
-    n_lines: int
-    longest: int  # bytes
-    longest_at: Place | None
-    counts: dict[str, int]  # how much there is of each of KINDS
-    places: dict[str, list[Place]]  # where the first of them are
-    repeated_lines: float  # share of the lines, but for empty ones, that stood there before
-    repeated_bytes: float  # share of their bytes
-    scripts: dict[str, float]  # share of the letters, the largest first
-
-
 class Inspector:
     """Looks at sources, one after the other, a block at a time."""
 
     def __init__(self, folder: Path) -> None:
         """`folder` holds the hashes of lines that outgrow LINE_MEMORY."""
         self.counts = dict.fromkeys(KINDS, 0)
-        self.places: dict[str, list[Place]] = {kind: [] for kind in KINDS}
+        self.places: dict[str, list[dict[str, Any]]] = {kind: [] for kind in KINDS}
         self.characters = np.zeros(sys.maxunicode + 1, np.int64)  # how often each occurs
         self.line_keys = Counter(folder, LINE_MEMORY)
-        self.longest: tuple[int, Place | None] = (0, None)
+        self.longest = 0
+        self.longest_at: dict[str, Any] | None = None
         self.n_bytes = self.n_lines = 0
         self._begin_source()
 
@@ -91,9 +68,9 @@ class Inspector:
         if is_last:
             self._begin_source()
 
-    def _place(self, source: str, data: bytes, at: int) -> Place:
-        """Where data[at] is; before the data begins the line in which they do."""
-        return Place(source, self.line + data.count(b"\n", 0, max(at, 0)), self.offset + at)
+    def _place(self, source: str, data: bytes, at: int) -> dict[str, Any]:
+        """Where data[at] is: line, from 1, and byte, from 0. Before the data begins the line in which they do."""
+        return {"source": source, "line": self.line + data.count(b"\n", 0, max(at, 0)), "byte": self.offset + at}
 
     def _note(self, kind: str, source: str, data: bytes, n: int, places: Iterable[int]) -> None:
         """Count `n` of a kind, and keep where the first of all are."""
@@ -112,8 +89,8 @@ class Inspector:
         lengths[0] += n_cut
         starts = np.cumsum(lengths + 1) - lengths - 1 + self.line_start - self.offset
         k = int(lengths.argmax())
-        if lengths[k] > self.longest[0]:
-            self.longest = int(lengths[k]), self._place(source, data, int(starts[k]))
+        if lengths[k] > self.longest:
+            self.longest, self.longest_at = int(lengths[k]), self._place(source, data, int(starts[k]))
         giants = starts[lengths > GIANT].tolist()
         self._note(GIANT_LINES, source, data, len(giants), giants)
         hashes = np.array([*map(hash, lines)])
@@ -124,27 +101,28 @@ class Inspector:
         self.line += len(lines)
         self.line_start += int((lengths + 1).sum())
 
-    def findings(self) -> Findings:
-        """What was found in the sources that were finished."""
+    def findings(self) -> dict[str, Any]:
+        """What was found in the sources that were finished, as plain types by name."""
         n_lines = n_bytes = n_distinct = distinct_bytes = 0
         for keys, times in self.line_keys.counted(Silent(), "", ""):
             lengths = keys & MAX_LENGTH
             n_lines, n_distinct = n_lines + int(times.sum()), n_distinct + len(keys)
-            n_bytes, distinct_bytes = n_bytes + int((times * lengths).sum()), distinct_bytes + int(lengths.sum())
+            n_bytes, distinct_bytes = n_bytes + int((lengths * times).sum()), distinct_bytes + int(lengths.sum())
         letters: Tally[str] = Tally()
         for code in np.flatnonzero(self.characters).tolist():
             if chr(code).isalpha():
                 letters[script(chr(code))] += int(self.characters[code])
-        return Findings(
-            self.n_bytes,
-            self.n_lines,
-            *self.longest,
-            self.counts,
-            self.places,
-            repeated_lines=(n_lines - n_distinct) / max(n_lines, 1),
-            repeated_bytes=(n_bytes - distinct_bytes) / max(n_bytes, 1),
-            scripts={name: n / letters.total() for name, n in letters.most_common()},
-        )
+        return {
+            "n_bytes": self.n_bytes,
+            "n_lines": self.n_lines,
+            "longest": self.longest,  # bytes of a line
+            "longest_at": self.longest_at,
+            "counts": self.counts,  # by kind of damage
+            "places": self.places,  # of the first of each kind
+            "repeated_lines": (n_lines - n_distinct) / max(n_lines, 1),  # share of those that are not empty
+            "repeated_bytes": (n_bytes - distinct_bytes) / max(n_bytes, 1),
+            "scripts": {name: n / letters.total() for name, n in letters.most_common()},  # shares of the letters
+        }
 
 
 def _bad_places(data: bytes) -> Iterator[int]:
