@@ -181,9 +181,9 @@ def test_another_mirror_resumes_the_part(site, recipe):
 
 @pytest.mark.parametrize(
     ("part", "is_same_version", "n_requests"),
-    [(TEXT, True, 1), (TEXT + b"0123456", True, 2), (TEXT, False, 1), (OTHER[:300], False, 1)],
+    [(TEXT, True, 2), (TEXT + b"0123456", True, 2), (TEXT, False, 1), (OTHER[:300], False, 1)],
 )
-def test_a_part_that_is_whole_already_or_too_long_or_of_another_version(site, recipe, part, is_same_version, n_requests):
+def test_a_part_with_all_bytes_or_more_or_of_another_version_is_fetched_again(site, recipe, part, is_same_version, n_requests):
     data_folder().mkdir(parents=True)
     (data_folder() / "mine.txt.part").write_bytes(part)
     if is_same_version:

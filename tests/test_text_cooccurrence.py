@@ -81,12 +81,6 @@ def test_context_words_are_as_many_as_sentences_have():
     assert context_words(tokens[:0], WHOLE_SENTENCE) == 0
 
 
-def test_what_is_held_out_is_not_counted(stream, tmp_path):
-    seen = stream._replace(held_out=np.zeros_like(stream.held_out))
-    assert as_counter(counted(seen, KEYS[:1], tmp_path)) == naive(seen, KEYS[:1])
-    assert counted(seen, KEYS[:1], tmp_path).times.sum() > 1.3 * counted(stream, KEYS[:1], tmp_path).times.sum()
-
-
 @pytest.mark.parametrize("pairs", [1, 1000])
 def test_little_memory_changes_nothing(stream, tmp_path, monkeypatch, pairs):
     plenty = counted(stream, KEYS, tmp_path)

@@ -115,4 +115,6 @@ def coverage(counts: np.ndarray, min_counts: Sequence[int], vocabulary: Vocabula
 
 
 def _places(places: Sequence[dict[str, Any]]) -> str:
-    return ": " * bool(places) + ", ".join(f"{place['source']} line {place['line']:,} byte {place['byte']:,}" for place in places)
+    return ": " * bool(places) + ", ".join(
+        f"{place['source']} line {place['line']:,} byte {place['byte']:,}" for place in places
+    )

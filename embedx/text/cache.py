@@ -156,6 +156,11 @@ def cache_key(sources: Sequence[Source], settings: TextSettings) -> str:
         "sources": [[source.reader, source.cut_off, source.fingerprint] for source in sources],
         "settings": settings.record(),
     }
+    return digest(identity)
+
+
+def digest(identity: Any) -> str:
+    """A key: the hash of plain types."""
     return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:24]
 
 

@@ -21,7 +21,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from embedx.errors import EmbedxError
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.settings import PhraseSettings
 from embedx.storage.disk import amount
@@ -33,6 +32,7 @@ from embedx.training.progress import Progress
 
 CHUNK = 1 << 20  # tokens between two updates of the progress
 MAX_SEQUENCE_BITS = 32
+MEMORY_SHARE = 0.5  # of the free memory, for pairs
 
 
 class Pairs(NamedTuple):
@@ -71,16 +71,10 @@ def pairs_of(words: Iterable[str], n_words: int, connectors: Sequence[str]) -> P
 def find(corpus: EncodedCorpus, settings: PhraseSettings, folder: Path, progress: Progress) -> list[Collocation]:
     """The collocations of a corpus, the highest score first.
 
-    folder  for the pairs that do not fit into the memory that the settings allow
-    Raises `EmbedxError` if less memory than that is available.
+    folder  for the pairs that do not fit into memory
     """
     tokens, words, counts = corpus.tokens, corpus.words, corpus.counts
-    memory, available = min(int(1e9 * settings.phrase_memory), BYTES_PER_KEY * len(tokens)), available_memory()
-    if memory > available:
-        raise EmbedxError(
-            f"--phrases: counting pairs would take {amount(memory)}, more than the {amount(available)} there are; "
-            f"try --phrase-memory {available / 2e9:.2g}"
-        )
+    memory = int(min(1e9 * settings.phrase_memory, BYTES_PER_KEY * len(tokens), MEMORY_SHARE * available_memory()))
     pairs = pairs_of(words, len(words), settings.connectors)
     counter = Counter(folder, memory)
     progress.start("counting pairs of words", len(tokens), " tokens")

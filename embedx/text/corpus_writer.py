@@ -29,20 +29,18 @@ class CorpusWriter:
 
     def __init__(self, home: Path) -> None:
         self.home = home
-        self.kept = False
+        self._opened = contextlib.ExitStack()
         self._ends_sentence = True  # whether the last token is a mark between sentences, or there is none yet
 
     def __enter__(self) -> Self:
+        self.folder = self._opened.enter_context(workspace(self.home))
         with explained(self.home):
-            self.folder, self.lock = _new_folder(self.home)
-            self.tokens = open(self.folder / TOKENS, "wb", buffering=0)
+            self.tokens = self._opened.enter_context(open(self.folder / TOKENS, "wb", buffering=0))
         self.spill = Spill(self.folder)
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self.tokens.close()
-        if not self.kept:
-            locks.remove(self.folder, self.lock)
+        self._opened.close()
 
     def write_tokens(self, tokens: np.ndarray) -> None:
         """Append int32 tokens. A mark at their beginning is left out at the beginning of the corpus and behind another mark."""
@@ -101,9 +99,7 @@ class CorpusWriter:
                 if (corpus := self._publish(self.home / key, progress)) is not None:
                     return corpus
             files.write_about(self.folder, about | {"key": ""})
-            corpus = EncodedCorpus(self.folder, self.lock)
-        self.kept = True
-        return corpus
+            return EncodedCorpus(self.folder, self._opened.pop_all().close)
 
     def _publish(self, target: Path, progress: Progress) -> EncodedCorpus | None:
         """The corpus in the folder `target`; None if something else is there."""
@@ -121,9 +117,7 @@ class CorpusWriter:
                 progress.note(f"{target}: is in the way, and cannot be replaced; delete it, or name another --cache-dir")
             return winner
         corpus = EncodedCorpus(target)  # which none can clear before it is unlocked
-        self.kept = True
         (target / locks.UNFINISHED).unlink(missing_ok=True)
-        locks.unlock(self.lock)
         return corpus
 
 
@@ -151,20 +145,15 @@ def remove_kept(folder: Path) -> None:
 
 @contextlib.contextmanager
 def workspace(home: Path) -> Iterator[Path]:
-    """A folder of files that only this run needs, deleted however it ends."""
+    """A locked folder of files that only this run needs, deleted however it ends; what killed runs left is deleted too."""
     with explained(home):
-        folder, lock = _new_folder(home)
+        home.mkdir(parents=True, exist_ok=True)
+        sweep(home)
+        folder, lock = locks.new_marked(lambda: Path(tempfile.mkdtemp(SUFFIX, BUILDING, home)))
     try:
         yield folder
     finally:
         locks.remove(folder, lock)
-
-
-def _new_folder(home: Path) -> tuple[Path, int | None]:
-    """A folder that is locked, once what killed runs left is gone."""
-    home.mkdir(parents=True, exist_ok=True)
-    sweep(home)
-    return locks.new_marked(lambda: Path(tempfile.mkdtemp(SUFFIX, BUILDING, home)))
 
 
 def sweep(home: Path) -> None:

@@ -10,12 +10,12 @@ import mmap
 import re
 import weakref
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
-from embedx.storage import locks
 from embedx.storage.folder import as_text, checksum_of
 from embedx.text.word_list import WordList
 from embedx.training.progress import Progress
@@ -29,7 +29,7 @@ CHECK_BYTES = 1 << 20  # of a file that are summed up at a time
 class EncodedCorpus:
     """A corpus as numbers, mapped read-only from its folder."""
 
-    def __init__(self, folder: Path, lock: int | None = None) -> None:
+    def __init__(self, folder: Path, delete: Callable[[], None] | None = None) -> None:
         self.folder = folder
         about = read_about(folder)
         self.key: str = about["key"]  # "" for a temporary corpus
@@ -41,8 +41,7 @@ class EncodedCorpus:
         with (folder / LETTERS).open("rb") as file:  # which may be empty, if the only word is: that cannot be mapped
             letters = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if file.seek(0, 2) else b""
         self.words = WordList(letters, np.asarray(np.load(folder / STARTS, mmap_mode="r")))
-        # At the latest when the program ends.
-        self._delete = weakref.finalize(self, locks.remove, folder, lock) if not self.key else None
+        self._delete = delete and weakref.finalize(self, delete)  # at the latest when the program ends
 
     @property
     def place(self) -> str:

@@ -143,15 +143,13 @@ def _receive(url: str, part: Path, progress: Progress) -> None:
     except urllib.error.HTTPError as error:
         error.close()
         if error.code == http.client.REQUESTED_RANGE_NOT_SATISFIABLE:
-            if error.headers.get("Content-Range", "").endswith(f"/{start}"):
-                return  # the part is the whole file
             os.truncate(part, 0)
-            raise _FailedError("has fewer bytes than came before", may_retry=True) from error
+            raise _FailedError("has no more bytes than came before", may_retry=True) from error
         raise _FailedError(f"HTTP {error.code} {error.reason}", error.code >= 500 or error.code in (408, 429)) from error
     except (OSError, http.client.HTTPException, ValueError) as error:
         why = getattr(error, "reason", error)
         # Without a network, or such a server, waiting is of no use.
-        raise _FailedError(reason(why) if isinstance(why, BaseException) else str(why), start > 0) from error
+        raise _FailedError(reason(why) if isinstance(why, OSError) else str(why), may_retry=start > 0) from error
     if start and response.status != http.client.PARTIAL_CONTENT:
         progress.note(f"{url}: begins with the first byte again: the file has changed, or the server does not resume downloads")
         start = 0

@@ -6,11 +6,8 @@ corpus like that of a text in which the joined words stand, in the token cache u
 """
 
 import contextlib
-import hashlib
-import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -37,15 +34,13 @@ def with_phrases(
     """
     home = cache_dir or cache.default_folder()
     how = wanted.identity() if isinstance(wanted, Phrases) else {**wanted.record(), "phrase_memory": None}
-    identity = json.dumps(["phrases", FORMAT, cache.FORMAT, corpus.key, how], sort_keys=True)
-    key = hashlib.sha256(identity.encode()).hexdigest()[:24] if corpus.key else ""
+    key = cache.digest(["phrases", FORMAT, cache.FORMAT, corpus.key, how]) if corpus.key else ""
     with contextlib.ExitStack() as opened:
         opened.enter_context(corpus)
         if key and (kept := load(home / key, progress)) is not None:
             progress.note(f"{len(phrases_of(kept) or ()):,} collocations joined, from {kept.place}")
             return kept
-        if " ".join(corpus.words).split() != [*corpus.words]:
-            wrong = next(word for word in corpus.words if word.split() != [word])
+        if (wrong := next((word for word in corpus.words if word.split() != [word]), None)) is not None:
             raise EmbedxError(f"--phrases takes words without white space; {wrong!r} is one of the corpus")
         n_passes = len(wanted.passes) if isinstance(wanted, Phrases) else wanted.phrases
         found: list[Sequence[Collocation]] = []
@@ -56,11 +51,13 @@ def with_phrases(
             else:
                 with workspace(home) as folder, explained(home):
                     found.append(find(joined, wanted, folder, progress))
-                best = "".join(f", {each.joined}" for each in found[-1][:3]) + (", ..." if len(found[-1]) > 3 else "")
+                best = "".join(f", {each.joined}" for each in found[-1][:3])
                 progress.note(f"pass {len(found)}: {len(found[-1]):,} collocations{best}")
             is_last = len(found) == n_passes or not found[-1]
-            report = corpus.report | {"collocations": found, "connectors": wanted.connectors} if is_last else corpus.report
-            joined = _join_all(joined, found[-1], wanted.connectors, home, key if is_last else "", report, progress)
+            with CorpusWriter(home) as writer:
+                _join_all(joined, found[-1], wanted.connectors, writer, progress)
+                report = {**corpus.report, "collocations": found, "connectors": wanted.connectors}
+                joined = writer.finish(report, {}, key if is_last else "", progress)
             if not is_last:
                 opened.enter_context(joined)
         n_joined = corpus.n_tokens - joined.n_tokens
@@ -78,15 +75,9 @@ def phrases_of(corpus: EncodedCorpus) -> Phrases | None:
 
 
 def _join_all(
-    corpus: EncodedCorpus,
-    found: Sequence[Collocation],
-    connectors: Sequence[str],
-    home: Path,
-    key: str,
-    report: dict[str, Any],
-    progress: Progress,
-) -> EncodedCorpus:
-    """A corpus with these collocations joined, kept under the key or, without one, until it is closed."""
+    corpus: EncodedCorpus, found: Sequence[Collocation], connectors: Sequence[str], writer: CorpusWriter, progress: Progress
+) -> None:
+    """Write the tokens and words of a corpus with these collocations joined."""
     words, tokens = [*corpus.words], corpus.tokens
     pairs = pairs_of(words, len(words), connectors)
     ids = {word: k for k, word in enumerate(words)}
@@ -102,15 +93,13 @@ def _join_all(
     numbers, n_types = np.full(len(words), -1, np.int32), 0
     out, at = np.empty(CHUNK, np.int32), 0
     progress.start("joining collocations", len(tokens), " tokens")
-    with CorpusWriter(home) as writer:
-        while at < len(tokens):
-            at, n, n_types = join(tokens, at, pairs, codes, targets, numbers, n_types, out)
-            writer.write_tokens(out[:n])
-            progress.update(at)
-        progress.finish()
-        order = np.argsort(numbers)[len(words) - n_types :]
-        writer.write_words(WordList.of(words[k] for k in order.tolist()))
-        return writer.finish(report, {}, key, progress)
+    while at < len(tokens):
+        at, n, n_types = join(tokens, at, pairs, codes, targets, numbers, n_types, out)
+        writer.write_tokens(out[:n])
+        progress.update(at)
+    progress.finish()
+    order = np.argsort(numbers)[len(words) - n_types :]
+    writer.write_words(WordList.of(words[k] for k in order.tolist()))
 
 
 @kernel

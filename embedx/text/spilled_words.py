@@ -19,7 +19,6 @@ built:
 """
 
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -34,19 +33,11 @@ HASH_START, HASH_PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)
 RENUMBER_TOKENS = 1 << 18  # at a time, as many as the processor's cache holds
 
 
-class Segment(NamedTuple):
-    """A part of the corpus that was read with one table."""
-
-    first: int  # of its entries
-    stop: int
-    end: int  # of its tokens: how many there are up to there, marks between sentences included
-
-
 class Spill:
     """Tables of words on disk, in `folder`, to be merged."""
 
     def __init__(self, folder: Path) -> None:
-        self.segments: list[Segment] = []
+        self.segments: list[tuple[int, int]] = []  # of each how many entries, and how many tokens, there are up to its end
         self._runs = SortedRuns(folder, "spilled", np.int64)
         files = (folder / f"spilled-{name}.bin" for name in ("letters", "starts", "numbers"))
         self._letters, self._starts, self._numbers = files
@@ -55,7 +46,7 @@ class Spill:
     def add(self, words: WordList, end: int) -> None:
         """Write out the words of a table, by which the tokens are numbered from the end of the segment before to `end`."""
         letters, starts = np.frombuffer(words.letters, np.uint8), words.starts
-        first = self.segments[-1].stop if self.segments else 0
+        first = self.segments[-1][0] if self.segments else 0
         hashes = np.empty(len(starts) - 1, np.int64)
         with np.errstate(over="ignore"):  # hashes wrap, of which numpy warns where this is not compiled
             hash_words(letters, starts, hashes)
@@ -64,14 +55,14 @@ class Spill:
         _append(self._letters, letters)
         _append(self._starts, starts[:-1] + self._n_letters)
         self._n_letters += len(letters)
-        self.segments.append(Segment(first, first + len(hashes), end))
+        self.segments.append((first + len(hashes), end))
 
     def merge(self, tokens: Path, letters: Path, starts: Path, memory: int, progress: Progress) -> int:
         """Renumber `tokens`, int32, in place, and write the words, in about `memory` bytes; return how many there are. The
         segments' files are deleted. Raises `EmbedxError` if there are more words than numbers, and OSError.
         """
         _append(self._starts, np.array([self._n_letters]))
-        n_entries = self.segments[-1].stop
+        n_entries, n_tokens = self.segments[-1]
         numbers = np.memmap(self._numbers, np.int64, "w+", shape=(n_entries,))
         n_types = 0
         for _, entries, groups in self._runs.merged(memory, progress, "merging words", " words"):
@@ -82,23 +73,23 @@ class Spill:
         old_letters, old_starts = np.memmap(self._letters, np.uint8, "r").data, np.memmap(self._starts, np.int64, "r")
         new_starts = np.lib.format.open_memmap(starts, "w+", np.int64, shape=(n_types + 1,))
         all_tokens = np.memmap(tokens, np.int32, "r+")
-        n = begin = 0
-        progress.start("numbering words", self.segments[-1].end, " tokens")
+        n = start = begin = 0
+        progress.start("numbering words", n_tokens, " tokens")
         with letters.open("wb") as out:
-            for segment in self.segments:
-                first = np.array(numbers[segment.first : segment.stop])
-                new = segment.first + np.flatnonzero(first == np.arange(segment.first, segment.stop))
+            for stop, end in self.segments:
+                first = np.array(numbers[start:stop])
+                new = start + np.flatnonzero(first == np.arange(start, stop))
                 numbers[new] = np.arange(n, n + len(new))
-                numbers[segment.first : segment.stop] = numbers[first]
-                own = numbers[segment.first : segment.stop].astype(np.int32)
+                numbers[start:stop] = numbers[first]
+                own = np.asarray(numbers[start:stop], np.int32)
                 begins, ends = old_starts[new], old_starts[new + 1]
                 out.writelines(old_letters[a:b] for a, b in zip(begins.tolist(), ends.tolist(), strict=True))
                 new_starts[n + 1 : n + 1 + len(new)] = new_starts[n] + np.cumsum(ends - begins)
                 n += len(new)
-                for at in range(begin, segment.end, RENUMBER_TOKENS):
-                    renumber(np.asarray(all_tokens[at : min(at + RENUMBER_TOKENS, segment.end)]), own)
+                for at in range(begin, end, RENUMBER_TOKENS):
+                    renumber(np.asarray(all_tokens[at : min(at + RENUMBER_TOKENS, end)]), own)
                     progress.update(at)
-                begin = segment.end
+                start, begin = stop, end
         progress.finish()
         for file in (self._letters, self._starts, self._numbers):
             file.unlink()

@@ -89,12 +89,14 @@ def is_wanted(corpus: EncodedCorpus, settings: VocabularySettings) -> np.ndarray
 
 def listed(path: str) -> list[str]:
     """The words of a list: the first of each line. Raises `EmbedxError` for what is none."""
+    words, why = [], "no words in it"
     try:
         with open(path, encoding="utf-8") as lines:
             words = [line.split(maxsplit=1)[0] for line in lines if line.strip()]
-    except (OSError, UnicodeDecodeError) as error:
-        why = "not UTF-8" if isinstance(error, UnicodeDecodeError) else error.strerror
-        raise EmbedxError(f"--vocab {path}: {why}; give a file of a word a line") from error
+    except UnicodeDecodeError:
+        why = "not UTF-8"
+    except OSError as error:
+        why = str(error.strerror)
     if not words:
-        raise EmbedxError(f"--vocab {path}: no words in it; give a file of a word a line")
+        raise EmbedxError(f"--vocab {path}: {why}; give a file of a word a line")
     return words

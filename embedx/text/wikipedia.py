@@ -76,7 +76,13 @@ def paragraphs(blocks: Iterable[bytes], cut_off: bool = False, processes: int = 
     """
     batches = _batches(_pages(blocks, cut_off))
     yield plain_bytes(next(batches, []))  # a short dump needs no other process
-    yield from map(plain_bytes, batches) if processes == 1 else _by_processes(batches, processes)
+    if processes == 1:
+        yield from map(plain_bytes, batches)
+        return
+    from embedx.text.in_order import in_order  # not at the top, for processes that run this file
+
+    with ThreadPoolExecutor(processes, "embedx-wikipedia") as pool:
+        yield from in_order((pool.submit(by_process, batch) for batch in batches), 2 * processes)
 
 
 def plain_bytes(pages: Iterable[Page]) -> bytes:
@@ -95,14 +101,6 @@ def _batches(pages: Iterator[Page]) -> Iterator[list[Page]]:
             batch, n_characters = [], 0
     if batch:
         yield batch
-
-
-def _by_processes(batches: Iterator[list[Page]], processes: int) -> Iterator[bytes]:
-    """What `plain_bytes` makes of each batch, in order."""
-    from embedx.text.in_order import in_order  # not at the top, for processes that run this file
-
-    with ThreadPoolExecutor(processes, "embedx-wikipedia") as pool:
-        yield from in_order((pool.submit(by_process, batch) for batch in batches), 2 * processes)
 
 
 def by_process(pages: list[Page]) -> bytes:
