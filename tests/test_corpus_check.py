@@ -96,17 +96,8 @@ def test_scripts_are_shares_of_the_letters():
 
 
 def test_every_letter_has_a_script():
-    assert [*map(inspection.script, "zßЯא漢가ひカꦄ")] == [
-        "Latin",
-        "Latin",
-        "Cyrillic",
-        "Hebrew",
-        "Han",
-        "Hangul",
-        "Hiragana",
-        "Katakana",
-        "Javanese",
-    ]
+    scripts = ["Latin", "Cyrillic", "Hebrew", "Han", "Hangul", "Hiragana", "Katakana", "Javanese"]
+    assert [*map(inspection.script, "ßЯא漢가ひカꦄ")] == scripts
 
 
 def test_coverage_by_minimum_count():

@@ -147,18 +147,14 @@ def test_a_connection_that_never_brings_it_all_is_given_up_and_the_part_kept(sit
 
 
 def test_an_interrupted_download_is_resumed_by_the_next_call(site, recipe, monkeypatch):
+    class Interrupting(Notes):
+        def update(self, done, **_):
+            if done >= 300:
+                raise KeyboardInterrupt
+
     monkeypatch.setattr(fetching, "BLOCK_BYTES", 100)
-    received, calls = fetching._received, []
-
-    def three_blocks(*arguments):
-        calls.append(1)
-        if len(calls) == 4:
-            raise KeyboardInterrupt
-        return received(*arguments)
-
-    monkeypatch.setattr(fetching, "_received", three_blocks)
     with pytest.raises(KeyboardInterrupt):
-        fetch(recipe(sha256=SHA256))
+        fetch(recipe(sha256=SHA256), progress=Interrupting())
     assert left() == ["mine.txt.part"]
     assert fetch(recipe(sha256=SHA256)).read_bytes() == TEXT
     assert (ranges(site), site.n_resumed) == ([None, "bytes=300-"], 1)

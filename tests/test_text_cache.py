@@ -10,6 +10,7 @@ import sys
 import threading
 import tracemalloc
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -36,23 +37,6 @@ def corpus(tmp_path):
 @pytest.fixture
 def home(tmp_path):
     return tmp_path / "cache"
-
-
-class Calls(Notes):
-    """Keeps what it is called with too."""
-
-    def __init__(self):
-        super().__init__()
-        self.calls = []
-
-    def start(self, title, total, unit):
-        self.calls.append((title, total, unit))
-
-    def update(self, done, **facts):
-        self.calls.append((done, facts))
-
-    def finish(self):
-        self.calls.append("finish")
 
 
 def leftovers(home):
@@ -86,11 +70,10 @@ def test_each_source_is_opened_once_and_never_again(corpus, home, monkeypatch):
     monkeypatch.setattr(builtins, "open", lambda file, *a, **k: opened.append(str(file)) or real_open(file, *a, **k))
     first = read(corpus, home)
     assert opened.count(str(corpus)) == 1
-    progress = Calls()
+    progress = Notes()
     again = read(corpus, home, progress)
     assert opened.count(str(corpus)) == 1
     assert as_reference(again) == as_reference(first)
-    assert progress.calls == []
     assert progress.notes == [f"10 tokens of 8 words (0.0 MB) from the token cache {first.folder}; nothing is read"]
 
 
@@ -123,11 +106,10 @@ def test_a_file_that_changes_while_it_is_read_is_not_kept(corpus, home, monkeypa
 def test_standard_input_is_deleted_when_closed(home, monkeypatch, corpus):
     with open(corpus) as monkeypatched:
         monkeypatch.setattr(sys, "stdin", monkeypatched)
-        progress = Calls()
+        progress = Notes()
         encoded = encode(resolve(["-"]), TextSettings(), progress, cache_dir=home)
     assert encoded.n_tokens == 10
     assert progress.notes == [f"10 tokens of 8 words (0.0 MB) written to {encoded.folder} for this run only"]
-    assert progress.calls[0] == ("reading", None, "B")
     assert list_caches(home) == []
     encoded.close()
     assert leftovers(home) == []
@@ -145,17 +127,17 @@ def test_a_temporary_corpus_that_nobody_closes_is_deleted_all_the_same(home):
 def test_progress_counts_bytes_as_stored(corpus, home):
     packed = corpus.with_suffix(".gz")
     packed.write_bytes(gzip.compress(TEXT.encode() * 1000))
-    progress = Calls()
+    progress = Mock()
     read(packed, home, progress)
     size = packed.stat().st_size
-    assert progress.calls[0] == ("reading", size, "B")
-    assert progress.calls[-2:] == [(size, {"tokens": 10_000}), "finish"]
+    progress.start.assert_called_once_with("reading", size, "B")
+    progress.update.assert_called_with(size, tokens=10_000)
 
 
 def test_bad_utf8_is_reported_with_file_and_byte_even_from_the_cache(corpus, home):
     corpus.write_bytes(b"caf\xe9 au lait\xff")
     for _ in range(2):
-        progress = Calls()
+        progress = Notes()
         encoded = read(corpus, home, progress)
         assert encoded.words == ["caf\ufffd", "au", "lait\ufffd"]
         assert encoded.report["sources"][0]["bad_utf8"] == 2
@@ -271,12 +253,12 @@ def test_what_is_damaged_is_reported_and_built_again(corpus, home, damage, compl
     if listed["damage"]:
         assert complaint in listed["damage"]
         assert (listed["key"], listed["bytes"]) == (first.key, sum(file.stat().st_size for file in first.folder.iterdir()))
-    progress = Calls()
+    progress = Notes()
     again = read(corpus, home, progress)
     assert as_reference(again) == expected
     assert re.fullmatch(rf"{first.folder}: damaged \(.*{complaint}.*\), so the corpus is read again", progress.notes[0])
     assert leftovers(home) == [first.key]
-    progress = Calls()
+    progress = Notes()
     assert as_reference(read(corpus, home, progress)) == expected
     assert "from the token cache" in progress.notes[0]
 
@@ -348,29 +330,12 @@ def test_a_corpus_whose_place_is_taken_is_kept_for_the_run(corpus, home):
     (home / key / "about.json").write_text("{}")
     (home / key / "thesis.txt").write_text("years of work")
     before = files_below(home)
-    progress = Calls()
+    progress = Notes()
     encoded = read(corpus, home, progress)
     assert (encoded.n_tokens, encoded.key) == (10, "")
     assert f"{home / key}: is in the way, and cannot be replaced; delete it, or name another --cache-dir" in progress.notes
     encoded.close()
     assert files_below(home) == before
-
-
-def test_a_corpus_that_is_cleared_while_it_is_opened_is_read_again(corpus, home, monkeypatch):
-    first = read(corpus, home)
-    read_about = encoded_corpus.read_about
-
-    def read_and_clear(folder):
-        monkeypatch.undo()
-        about = read_about(folder)
-        assert clear_caches(home) > 0
-        return about
-
-    monkeypatch.setattr(encoded_corpus, "read_about", read_and_clear)
-    progress = Calls()
-    again = read(corpus, home, progress)
-    assert as_reference(again) == as_reference(first)
-    assert "written to the token cache" in progress.notes[0]  # it is not said to be damaged
 
 
 def test_a_corpus_cannot_be_cleared_before_it_is_opened_for_the_first_time(corpus, home, monkeypatch):

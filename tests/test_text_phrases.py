@@ -176,8 +176,6 @@ def test_a_model_keeps_what_was_joined_and_other_text_is_joined_alike(write, tmp
     ("options", "complaint"),
     [
         ({"phrase_threshold": 2.0}, "--phrase-threshold applies only with --phrases"),
-        ({"phrases": 0, "connector_words": "of"}, "--connector-words applies only with --phrases"),
-        ({"phrases": 10}, "--phrases 10: must be at most 9"),
         ({"phrases": 1, "phrase_threshold": 0.0}, "--phrase-threshold 0: must be above 0 for --phrase-scoring word2phrase"),
         ({"phrases": 1, "phrase_scoring": "npmi", "phrase_threshold": 2.0}, "--phrase-threshold 2: must be from -1 to 1 for"),
     ],

@@ -1,7 +1,6 @@
 """The compiled tokeniser says the same as the naive one, wherever the text is cut."""
 
 import random
-import unicodedata
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ from needs import needs_compiler
 from embedx.errors import EmbedxError
 from embedx.settings import TextSettings
 from embedx.text import tokenizer
-from embedx.text.characters import LINE_END, NOT_ASCII, SEPARATES, SEPARATOR, tables
+from embedx.text.characters import tables
 from embedx.text.tokenizer import Tokenizer
 
 # Whatever ends, joins, lower-cases or breaks words, next to ordinary letters.
@@ -57,9 +56,9 @@ def test_random_text_in_blocks_of_any_size_is_tokenised_as_the_reference_does(se
 
 
 @pytest.mark.parametrize("tokenizer_name", ["whitespace", "words"])
-def test_every_character_is_classified_and_lowered_as_python_does(tokenizer_name):
+def test_characters_are_classified_and_lowered_as_python_does(tokenizer_name):
     settings = TextSettings(tokenizer=tokenizer_name, lowercase=True)
-    codes = [*range(0xD800), *range(0xE000, 0x20000), *range(0x20000, 0x110000, 61)]
+    codes = [*range(0x3000), *range(0x3000, 0xD800, 5), *range(0xE000, 0x20000, 5), *range(0x20000, 0x110000, 61)]
     data = "".join(f"a{chr(c)}b\n" for c in codes).encode()
     assert tokenized([data], settings) == expected([data], settings)
 
@@ -119,20 +118,6 @@ def test_more_words_than_numbers_is_an_error(monkeypatch):
     monkeypatch.setattr(tokenizer, "MAX_TYPES", 5000)
     with pytest.raises(EmbedxError, match="more than 5000 different words"):
         tokenized([b" ".join(b"%d" % n for n in range(10_000))], TextSettings())
-
-
-@pytest.mark.parametrize(("kind", "lowercase"), [("words", False), ("words", True), ("whitespace", True), ("none", False)])
-def test_tables_say_what_becomes_of_each_character(kind, lowercase):
-    found = tables(kind, lowercase)
-    for code in [*range(0x180), 0x130, 0x1E9E, 0x3000, 0x65E5, 0x1F600, 0x10FFFF]:
-        c = chr(code)
-        in_word = unicodedata.category(c)[0] in "LMN" if kind == "words" else not c.isspace() and c != "\0"
-        becomes = ord(c.lower()[0]) if lowercase else code
-        difference = found.differences[found.blocks[code >> 7], code & 127]
-        assert difference == (becomes - code if in_word else SEPARATOR)
-        if code < 128:
-            assert found.plain[code] == (LINE_END if c == "\n" else becomes if in_word else SEPARATES)
-    assert (found.plain[128:] == NOT_ASCII).all()
 
 
 @pytest.mark.parametrize("first", [0xC2, 0xDF, 0xE0, 0xED, 0xF0, 0xF4])

@@ -150,17 +150,11 @@ def test_the_sample_leaves_no_markup(tmp_path):
 
 
 @needs_data
-@pytest.mark.parametrize(
-    ("name", "n_tokens", "first"),
-    [
-        ("enwiki-table-markup.xml.bz2", 17_000, "the"),  # no <siteinfo>
-    ],
-)
-def test_unusual_dumps_are_read(tmp_path, name, n_tokens, first):
-    path = Path(os.environ["EMBEDX_DATA"]) / "corpora" / "wikidump" / name
+def test_a_dump_without_siteinfo_is_read(tmp_path):
+    path = Path(os.environ["EMBEDX_DATA"]) / "corpora" / "wikidump" / "enwiki-table-markup.xml.bz2"
     encoded = encode(resolve([str(path)]), TextSettings(tokenizer="words", lowercase=True), cache_dir=tmp_path)
-    assert encoded.n_tokens == pytest.approx(n_tokens, rel=0.1)
-    assert encoded.words[0] == first
+    assert encoded.n_tokens == pytest.approx(17_000, rel=0.1)
+    assert encoded.words[0] == "the"
 
 
 # ---- ten articles, beside a parser of wikitext, mwparserfromhell
