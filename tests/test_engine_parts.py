@@ -1,15 +1,11 @@
 """Parts of the engine, each by itself and small, against NumPy."""
 
-from itertools import pairwise
-from typing import NamedTuple
-
 import numpy as np
 import pytest
-import reference
 from reference_search import find_candidates_batch
 from scipy.sparse import csr_matrix
 
-from embedx.engine import blocks, collapsed, examples, skipgram, sparse_levels, subwords
+from embedx.engine import blocks, collapsed, examples, sparse_levels
 from embedx.engine.examples import examples_of
 from embedx.kernels import gemm
 from embedx.kernels.simd import aligned_zeros, padded
@@ -17,9 +13,6 @@ from embedx.labeled.data import Labels
 from embedx.search.index import build_index
 from embedx.search.query import new_query_workspace
 from embedx.search.spec import SearchSpec
-from embedx.text.ngrams import NGrams, encoded
-
-N_ROWS, DIM, SIMD_WIDTH = 40, 20, 3
 
 # ---- examples
 
@@ -43,83 +36,7 @@ def test_examples_are_copied_one_after_another():
         assert out.label_ids[out.label_offsets[e] : out.label_offsets[e + 1]].tolist() == labels[i]
 
 
-# ---- blocks
-
-
-class Words(NamedTuple):
-    reach: np.ndarray
-    sentence: np.ndarray
-
-
-def some_words(seed):
-    rng = np.random.default_rng(seed)
-    n = 14
-    return Words(rng.integers(0, 4, n), np.sort(rng.integers(0, 3, n)))
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_the_span_of_a_block_is_that_of_its_windows(seed):
-    words, n = some_words(seed), 14
-    for first in range(n):
-        for n_centres in (0, 1, 3):
-            if first + n_centres <= n:
-                ends = [(max(y - r, 0), min(y + r + 1, n)) for y, r in enumerate(words.reach)][first : first + n_centres]
-                begin, end = min((a for a, _ in ends), default=first), max((b for _, b in ends), default=first)
-                assert blocks._span(words, n, first, n_centres) == (begin, end)
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_pairs_come_one_by_one(seed):
-    words, n = some_words(seed), 14
-    expected = [
-        (y, x)
-        for y in range(3, 12)
-        for x in range(max(y - words.reach[y], 0), min(y + words.reach[y] + 1, n))
-        if x != y and words.sentence[x] == words.sentence[y]
-    ]
-    found, cursor = [], blocks.new_cursor()
-    cursor[[blocks.N_WORDS, blocks.CENTRE, blocks.LAST]] = n, 3, 12
-    while True:
-        x, is_left = blocks._next_pair(words, cursor)
-        if not is_left:
-            break
-        assert cursor[blocks.CONTEXT] == x + 1
-        found.append((cursor[blocks.CENTRE], x))
-    assert found == expected
-    assert (x, cursor[blocks.CENTRE]) == (0, 12)
-    assert len(found) > 5
-
-
-# ---- subwords
-
-
-@pytest.mark.parametrize("bias", [-1, 18])
-def test_the_vector_of_a_word_is_the_mean_of_its_parts(bias):
-    rng = np.random.default_rng(0)
-    parts = subwords.Parts(np.array([0, 1, 4, 6]), np.array([2, 0, 3, 4, 1, 4], np.int32))
-    rows = rng.normal(size=(9, 32)).astype(np.float32)
-    expected = np.array([rows[parts.rows[a:b]].mean(axis=0) for a, b in pairwise(parts.offsets)])
-    np.testing.assert_allclose(subwords.word_vectors(rows, parts), expected, rtol=1e-5, atol=1e-6)
-    h, words = np.full((4, 32), 7, np.float32), np.array([2, 0, 1, 1], np.int32)
-    for j in range(3):
-        subwords.fetch_word(rows, parts, np.int64(words[j]), h, j, bias)
-    wanted = expected[words[:3]].copy()
-    if bias >= 0:
-        wanted[:, bias] = rows[parts.rows[parts.offsets[words[:3]]], bias]
-    np.testing.assert_allclose(h[:3], wanted, rtol=1e-5, atol=1e-6)
-    assert (h[3] == 7).all()
-
-
-# ---- rows of a block
-
-
-def test_rows_are_gathered_and_what_is_beyond_them_is_zero():
-    table = np.random.default_rng(0).normal(size=(5, 32)).astype(np.float32)
-    out = np.full((7, 32), 7, np.float32)
-    skipgram.gather(table, np.array([3, 0, 4], np.int32), 3, 6, out)
-    np.testing.assert_array_equal(out[:3], table[[3, 0, 4]])
-    assert not out[3:6].any()
-    assert (out[6] == 7).all()
+# ---- sizes
 
 
 def test_numbers_are_rounded_up_to_tiles_and_paddings():
@@ -129,28 +46,6 @@ def test_numbers_are_rounded_up_to_tiles_and_paddings():
         ):  # fmt: skip
             assert found % whole == 0
             assert 0 <= found - n < whole
-
-
-# ---- n-grams of words
-
-
-@pytest.mark.parametrize(("shortest", "longest", "n_buckets"), [(3, 6, 1000), (1, 3, 50), (2, 2, 1), (5, 20, 777)])
-def test_words_are_listed_by_their_ngrams_buckets(shortest, longest, n_buckets):
-    words = ["banana", "naïve", "日本語", "a", "<>", "</s>", "", "é😀"]
-    spec = NGrams(shortest, longest, n_buckets)
-    parts, buckets = subwords.listed([encoded(word) for word in words], spec)
-    found = []
-    for word in words:
-        grams = reference.character_ngrams(word, shortest, longest)
-        found.append([reference.fasttext_bucket(each, n_buckets) for each in grams])
-    assert buckets.tolist() == sorted({bucket for each in found for bucket in each})
-    for k, expected in enumerate(found):
-        own, *others = parts.rows[parts.offsets[k] : parts.offsets[k + 1]].tolist()
-        assert own == k
-        assert buckets[np.array(others, int) - len(words)].tolist() == expected
-    printed = subwords.listing_bytes([encoded(word) for word in words], spec)
-    n_bytes = sum(len(encoded(word)) + 2 for word in words)
-    assert printed == 5 * n_buckets + 8 * n_bytes * (longest - shortest + 1)
 
 
 # ---- levels of sparse weights
