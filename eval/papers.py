@@ -15,7 +15,6 @@ from embedx.classification.task import TrainedClassifier
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.read import read, read_training
 from embedx.labeled.rules import chosen_labels, known_labels
-from embedx.labeled.schema import DataSchema
 from embedx.training.strategy import Tally
 from embedx.training.trainer import Outcome
 
@@ -83,8 +82,7 @@ def start_from(training: Any, objective: str, arrays: dict[str, np.ndarray]) -> 
     """A run to go on from, with these parameters."""
     counts = np.maximum(np.bincount(training.labels.ids, minlength=training.n_labels), 1)
     found = objectives.find(objective)
-    schema, no_memory = DataSchema(training.n_features, training.n_labels), {"optimizer": None}
-    classifier = Classifier(found(found.Settings()), arrays, schema, counts, no_memory)
+    classifier = Classifier(found(found.Settings()), arrays, training.schema, counts, {"optimizer": None})
     return TrainedClassifier(classifier, Outcome(Tally(), 0.0, 0.0, None, None))
 
 
