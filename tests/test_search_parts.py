@@ -1,6 +1,5 @@
 """The parts of the search, each by itself and small, against NumPy."""
 
-import threading
 from itertools import pairwise
 
 import numpy as np
@@ -8,12 +7,12 @@ import pytest
 from test_search import check, clustered
 
 from embedx.kernels.random import bits, low_half_below, stream_key
-from embedx.kernels.simd import SIMD_WIDTH, aligned_zeros, padded
+from embedx.kernels.simd import aligned_zeros, padded
 from embedx.search import index as indexing
 from embedx.search import kmeans as clustering
-from embedx.search import panels, query
+from embedx.search import query
 from embedx.search.balanced_tree import MIN_GAIN, N_ITERATIONS, SparseVectors, balanced_tree
-from embedx.search.cluster_scores import EMPTY_CLUSTER_SCORE, replace_vector, score_clusters
+from embedx.search.cluster_scores import EMPTY_CLUSTER_SCORE, score_clusters
 from embedx.search.kmeans import MASKED_SCORE
 from embedx.search.spec import SearchSpec
 from embedx.search.top_k import CHUNK, search_top_k
@@ -55,37 +54,6 @@ def updated(index, table, rows, clusters=19):
     return [indexing.update_rows(index, table, rows, j, aligned_zeros(1, clusters)) for j in range(len(index.ids))]
 
 
-# ---- panels
-
-
-def packed(n_panels, columns):
-    """Panels of random vectors."""
-    return np.random.default_rng(n_panels).normal(size=(n_panels, columns, SIMD_WIDTH)).astype(np.float32)
-
-
-@pytest.mark.parametrize("n_panels", [1, 3, 4, 5, 8, 9])
-def test_panels_give_inner_products(n_panels):
-    some = packed(n_panels + 2, 5)
-    h = np.random.default_rng(1).normal(size=(3, 9)).astype(np.float32)
-    out = np.full((2, (n_panels + 2) * SIMD_WIDTH), 7, dtype=np.float32)
-    panels.score_panels(some, 2, n_panels, h, 1, 3, 7, out, 1, SIMD_WIDTH)
-    assert (out[0] == 7).all()
-    assert (out[1, :SIMD_WIDTH] == 7).all()
-    assert (out[1, -SIMD_WIDTH:] == 7).all()
-    np.testing.assert_allclose(out[1, SIMD_WIDTH:-SIMD_WIDTH], rows_of(some[2:, :4]) @ h[1, 3:7], atol=1e-5)
-
-
-def test_vectors_are_written_to_panels_and_copied_between_them():
-    some = packed(3, 5)
-    vectors = rows_of(some).copy()
-    table = np.random.default_rng(1).normal(size=(4, 9)).astype(np.float32)
-    panels.write_vector(some, 37, table, 2, 3, 7)
-    panels.copy_vector(some, 37, 4)
-    vectors[37, :4] = table[2, 3:7]
-    vectors[4] = vectors[37]
-    np.testing.assert_array_equal(rows_of(some), vectors)
-
-
 # ---- the coarse quantizer
 
 
@@ -125,24 +93,6 @@ def test_an_empty_cluster_begins_anew_as_a_row():
     directions = np.eye(DIM + 1)[:2]
     for vector in vectors_of(index.centroids, 0, 3):
         assert np.abs(directions - vector).max(axis=1).min() < 1e-6
-
-
-@pytest.mark.parametrize(("n", "clusters"), [(1, 1), (6, 3), (7, 17), (9, 33)])
-def test_rows_are_assigned_to_the_nearest_centroid(n, clusters):
-    rng = np.random.default_rng(n)
-    edges, table = np.array([0, 4, DIM]), rng.normal(size=(20, DIM)).astype(np.float32)
-    centroids = clustering.new_centroids(edges, clusters)
-    augmented_norm = np.quantile(np.linalg.norm(table[:, 4:], axis=1), 0.5)
-    centroids.augmented_norm[1] = augmented_norm
-    vectors = rng.normal(size=(clusters, 8)).astype(np.float32)
-    clustering.set_centroids(centroids, clusters, 1, vectors)
-    rows, assignment = rng.permutation(20).astype(np.int32), np.full(20, -1, dtype=np.int32)
-    clustering.assign(centroids, clusters, 1, table, rows, 2, 2 + n, aligned_zeros(1, clusters), assignment)
-    norms = np.linalg.norm(table[:, 4:], axis=1)
-    augmented = np.column_stack([table[:, 4:], np.sqrt(np.maximum(augmented_norm**2 - norms**2, 0))])
-    np.testing.assert_array_equal(assignment[2 : 2 + n], (augmented @ vectors.T).argmax(axis=1)[rows[2 : 2 + n]])
-    assert (assignment[:2] == -1).all()
-    assert (assignment[2 + n :] == -1).all()
 
 
 def test_rows_without_direction_are_dealt_to_the_clusters_in_turn():
@@ -190,18 +140,6 @@ def test_an_index_and_its_sums_follow_the_table(blocks):
         assert (index.update_count == (np.arange(N) == rows[:, None]).any(axis=0)).all() or turn
     assert (index.cluster != before).mean() > 0.1
     assert (index.list_sizes == 0).any()
-
-
-@pytest.mark.parametrize("share", [0.2, 0.3])
-def test_a_change_is_reported_by_its_share_of_the_norm(share):
-    index, table = built(spec(2))
-    table[4] *= 1 + share
-    for j in range(2):
-        slot, c, (begin, end) = int(index.slot[j, 4]), int(index.cluster[j, 4]), index.edges[j : j + 2]
-        changed = replace_vector(index.statistics, j, c, index.panels[j], slot, table, 4, begin, end, np.float32(0.25))
-        assert changed == (share > 0.25)
-    check(index, table)
-    check_sums(index, table, moments=False)
 
 
 @pytest.mark.parametrize(("threads", "blocks"), [(1, 1), (3, 2)])
@@ -308,43 +246,6 @@ def test_a_list_without_room_is_scored_as_far_as_there_is():
     np.testing.assert_allclose(workspace.scores[0], table[:32] @ a_query(), atol=1e-4)
 
 
-def holding(scores, **options):
-    """A search, and a workspace that has these scores of block 0, in lists of a panel each."""
-    search = spec(1, clusters=len(scores) // SIMD_WIDTH, **options)
-    workspace = query.new_query_workspace(len(scores), search)
-    n = len(scores) // SIMD_WIDTH
-    workspace.scores[0, : len(scores)], workspace.n_probed[0] = scores, n
-    workspace.scores[0, len(scores) :] = 1e9  # of another query
-    workspace.offsets[0, : n + 1], workspace.probed[0, :n] = SIMD_WIDTH * np.arange(n + 1), np.arange(n)
-    return search, workspace
-
-
-@pytest.mark.parametrize("best", [MASKED_SCORE, np.float32(5)])
-@pytest.mark.parametrize("from_logsumexp", [False, True])
-def test_the_cutoff_is_below_the_best_score_or_the_log_of_the_summed_exponentials(best, from_logsumexp):
-    z = np.random.default_rng(0).normal(size=3 * SIMD_WIDTH).astype(np.float32)
-    z[[3, 40]] = MASKED_SCORE
-    search, workspace = holding(z, from_logsumexp=from_logsumexp, max_gap=1.5)
-    top = max(2 * z.max(), best)
-    above = top + np.log(max(np.exp(2 * z.astype(float) - top).sum(), 1)) if from_logsumexp else top
-    assert query.score_cutoff(search, workspace, 0, np.float32(2), best) == pytest.approx(above - 1.5, abs=1e-5)
-
-
-@pytest.mark.parametrize("most", [1, 5, 9, 30, 47, 48])
-def test_the_cutoff_is_raised_as_little_as_leaves_no_more_than_the_most(most):
-    z = np.random.default_rng(0).normal(size=3 * SIMD_WIDTH).astype(np.float32)
-    z[:6] = z[7]  # equal ones are above it together, or none is
-    search, workspace = holding(z, max_candidates=most)
-    for cutoff in (np.float32(-9), np.float32(0), np.float32(9)):
-        found = np.float32(query.limit_candidates(search, workspace, 0, cutoff))
-        if (z > cutoff).sum() <= most:
-            assert found == cutoff
-        else:
-            n = (z > found).sum()
-            assert n <= most
-            assert n == most or (z > np.nextafter(found, np.float32(-9))).sum() > most
-
-
 def test_candidates_are_appended_once_as_long_as_there_is_room():
     search = spec(2, n_scored=1000, clusters=5)
     index, table = built(search)
@@ -368,32 +269,6 @@ def test_candidates_are_appended_once_as_long_as_there_is_room():
     assert (rows[0, 7:] == -1).all()
 
 
-def test_a_score_at_the_cutoff_is_no_candidate():
-    search = spec(1, n_scored=1000, clusters=5)
-    index, _ = built(search)
-    workspace, rows = query.new_query_workspace(N, search), np.zeros((1, N), dtype=np.int32)
-    query.search_all_blocks(index, search, a_query()[None], 0, rows, 0, 0, workspace)
-    for place in (3, 20, 40):
-        cutoff = np.sort(workspace.scores[0, : workspace.offsets[0, workspace.n_probed[0]]])[-1 - place]
-        workspace.query_number[0] += 1
-        assert query.add_candidates(index, workspace, 0, cutoff, rows, 0, 0, N) == place
-
-
-@pytest.mark.parametrize("threshold", [0.0, 0.7])
-def test_scores_of_positives_and_those_below_a_threshold_are_masked(threshold):
-    search = spec(2, n_scored=1000, clusters=5, threshold=threshold)
-    index, table = built(search)
-    workspace, rows = query.new_query_workspace(N, search), np.array([[1, 1], [8, 9]], np.int32)
-    query.search_all_blocks(index, search, a_query()[None], 0, rows, 1, 2, workspace)
-    for j in range(2):
-        block = slice(index.edges[j], index.edges[j + 1])
-        z = table[:, block] @ a_query()[block]
-        positions = np.array([query.score_position(index, workspace, j, row) for row in range(N)])
-        kept = (np.abs(z) > threshold) & ~np.isin(np.arange(N), [8, 9])
-        np.testing.assert_array_equal(positions >= 0, kept)
-        np.testing.assert_allclose(workspace.scores[j, positions[kept]], z[kept], atol=1e-4)
-
-
 def test_the_numbers_of_queries_stay_within_int32():
     search = spec(1, clusters=2)
     index, _ = built(search, n=20)
@@ -408,24 +283,6 @@ def test_the_numbers_of_queries_stay_within_int32():
 
 
 # ---- the best k
-
-
-@pytest.mark.parametrize(("k", "n_scored"), [(1, 20), (4, 20), (90, N), (90, 25)])
-def test_the_best_k_of_the_rows_that_are_scored(k, n_scored):
-    search = spec(1, n_scored=n_scored, max_gap=np.inf)
-    index, table = built(search)
-    h = np.stack([a_query(seed) for seed in range(3)])
-    [(ids, scores, log_sum)] = search_top_k(index, search, h, k, threads=1)
-    capacity = query.new_query_workspace(N, search).capacity
-    for e in range(3):
-        pairs = [pair for each in naive_search(index, table, search, h[e], 0, capacity)[1] for pair in each]
-        best = sorted(pairs, key=lambda pair: -pair[1])[:k]
-        assert ids[e, : len(best)].tolist() == [row for row, _ in best]
-        assert (ids[e, len(best) :] == -1).all()
-        np.testing.assert_allclose(scores[e, : len(best)], [z for _, z in best], atol=1e-4)
-        assert (scores[e, len(best) :] == MASKED_SCORE).all()
-        assert log_sum[e] == pytest.approx(np.logaddexp.reduce([z for _, z in pairs]), abs=1e-4)
-        assert n_scored <= len(pairs) <= N
 
 
 def test_queries_are_answered_in_their_order_by_any_number_of_threads():
@@ -458,18 +315,6 @@ def test_reassignments_are_counted_by_block():
     updater.update_next(2 * N + 5)
     assert updater.next_row == (60 + 2 * N + 5) % N
     check(updater.index, table)
-
-
-def test_workers_begin_with_different_blocks(monkeypatch):
-    order = []
-    monkeypatch.setattr("embedx.search.updater.update_rows", lambda index, table, rows, j, scores: order.append(j) or 0)
-    for threads, expected in ((1, [0, 1, 2, 3] * 2), (2, [2, 3, 0, 1, 0, 1, 2, 3])):
-        order.clear()
-        updater = IndexUpdater(clustered(9, DIM), 9, DIM, spec(4, 3), seed=1, threads=threads, progress=Silent())
-        updater.update_next(1)
-        updater.update_next(1)
-        assert order == expected
-    assert all(isinstance(lock, type(threading.Lock())) for lock in updater.block_locks)
 
 
 # ---- the balanced tree
