@@ -172,7 +172,6 @@ def test_curves_are_what_the_folder_has_of_them():
     facts = {"epochs": 2, "seconds": 3.0, "heldout": None, "history": [{"number": 1, "seconds": 1.0, "loss": 5.0}]}
     assert learning_curves.heldout_points(facts) == []
     assert learning_curves.loss_points(facts) == [[1, 1.0, 5.0]]
-    assert learning_curves.validation_points({"history": "x"}, "p@1") == []
     assert learning_curves.loss_points({"history": [{"epoch": 1, "seconds": 2, "loss": float("nan")}]}) == []
 
 

@@ -22,11 +22,11 @@ from embedx.errors import EmbedxError
 UsageError: Any = typer.BadParameter.__mro__[1]  # typer does not export the base class of its errors
 
 
-def write_sections(formatter: Any, rows: Iterable[tuple[str, tuple[str, str]]]) -> None:
-    """The sections of a help: the title of each row, its name and its text."""
+def write_sections(formatter: Any, rows: Iterable[tuple[Any, tuple[str, str]]], otherwise: str) -> None:
+    """The sections of a help: commands or options, each with its name and its text; `otherwise` is the default title."""
     sections: dict[str, list[tuple[str, str]]] = {}
-    for title, row in rows:
-        sections.setdefault(title, []).append(row)
+    for each, row in rows:
+        sections.setdefault(getattr(each, "rich_help_panel", None) or otherwise, []).append(row)
     for title, found in sections.items():
         with formatter.section(title):
             formatter.write_dl(found)
@@ -36,9 +36,8 @@ class Group(TyperGroup):
     """Commands, whose help has them by sections."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        named = self.commands.items()
-        panels = (getattr(each, "rich_help_panel", None) or "Commands" for each in self.commands.values())
-        write_sections(formatter, zip(panels, ((name, first_sentence(each.help)) for name, each in named), strict=True))
+        rows = [(each, (name, first_sentence(each.help))) for name, each in self.commands.items()]
+        write_sections(formatter, rows, "Commands")
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name == "convert":
@@ -89,8 +88,8 @@ class Command(TyperCommand):
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """The options by sections."""
-        shown = [(each, record) for each in self.get_params(ctx) if (record := each.get_help_record(ctx)) is not None]
-        write_sections(formatter, ((getattr(each, "rich_help_panel", None) or "Options", row) for each, row in shown))
+        rows = [(each, row) for each in self.get_params(ctx) if (row := each.get_help_record(ctx)) is not None]
+        write_sections(formatter, rows, "Options")
 
 
 def show_all(ctx: Any, wanted: bool) -> None:

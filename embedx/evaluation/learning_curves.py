@@ -27,8 +27,7 @@ def loss_points(facts: Mapping[str, Any]) -> Points:
 
 def history(facts: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The records after each epoch."""
-    found = facts.get("history") or []
-    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+    return list(facts.get("history") or [])
 
 
 def finite(points: list[list[Any]]) -> Points:
