@@ -103,7 +103,7 @@ def test_a_format_or_a_model_that_has_it_not_is_reported(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("format", map(marked, ("word2vec", "fasttext", "npz", "parquet", "gensim", "embedx")))
+@pytest.mark.parametrize("format", [marked(name) for name in ("word2vec", "fasttext", "npz", "parquet", "gensim", "embedx")])
 def test_writing_takes_little_memory_or_one_copy_more_where_a_library_takes_whole_arrays(tmp_path, monkeypatch, format):
     copies = {"npz": 2, "gensim": 1, "parquet": 1}.get(format, 0)
     monkeypatch.setattr("embedx.storage.schema.BLOCK_FLOATS", 5_000)
