@@ -81,7 +81,6 @@ def encode_sentences(
     """Sentences given as words, which may be any strings, as a temporary corpus; goes through them once."""
     numbers: dict[str, int] = {}
     pending = array.array("i")
-    n_tokens = 0
     progress.start("reading", None, "sentences")
     with CorpusWriter(cache_dir or default_folder()) as writer:
         for done, sentence in enumerate(sentences, 1):
@@ -89,14 +88,13 @@ def encode_sentences(
                 raise EmbedxError(f"a sentence is a list of words, not a string; split {sentence[:40]!r} first")
             if found := [numbers.setdefault(word, len(numbers)) for word in sentence]:
                 pending.extend([*found, END_OF_SENTENCE])
-                n_tokens += len(found)
             if len(pending) >= FLUSH_TOKENS:
                 writer.write_tokens(np.array(pending))
                 del pending[:]
-                progress.update(done, tokens=n_tokens)
+                progress.update(done)
         writer.write_tokens(np.array(pending))
         progress.finish()
-        if not n_tokens:
+        if not numbers:
             raise EmbedxError("the sentences have no words; perhaps the iterator was used up before")
         if wrong := [word for word in numbers if not isinstance(word, str)]:
             raise EmbedxError(f"a word is a string, not {type(wrong[0]).__name__}: {wrong[0]!r}")
@@ -150,13 +148,8 @@ def cache_key(sources: Sequence[Source], settings: TextSettings) -> str:
     """A hash of everything the tokens depend on; "" if a source cannot be known again."""
     if any(source.fingerprint is None for source in sources):
         return ""
-    identity = {
-        "format": FORMAT,
-        "unicode": unicodedata.unidata_version,
-        "sources": [[source.reader, source.cut_off, source.fingerprint] for source in sources],
-        "settings": settings.record(),
-    }
-    return digest(identity)
+    identity = [[each.reader, each.cut_off, each.fingerprint] for each in sources]
+    return digest([FORMAT, unicodedata.unidata_version, identity, settings.record()])
 
 
 def digest(identity: Any) -> str:
@@ -183,8 +176,7 @@ def _note_bad(report: dict[str, Any], settings: TextSettings, progress: Progress
         if n := source["bad_records"]:
             progress.note(f"{name}: {_number(n, 'record')} skipped; the first: {source['first_bad_record']}")
         if n := source["too_long"]:
-            words = _number(n, "word")
-            progress.note(f"{name}: {words} of more than {MAX_WORD_BYTES:,} bytes left out; is all of it text?")
+            progress.note(f"{name}: {_number(n, 'word')} of more than {MAX_WORD_BYTES:,} bytes left out; is all of it text?")
 
 
 def _number(n: int, noun: str) -> str:

@@ -20,10 +20,10 @@ import numpy as np
 from embedx.errors import EmbedxError
 from embedx.kernels.compiled import kernel
 from embedx.text import cache
-from embedx.text.corpus_writer import explained, workspace
+from embedx.text.corpus_writer import SILENT, explained, workspace
 from embedx.text.counting import BYTES_PER_KEY, Counter
 from embedx.text.subsampling import NO_PAIR_KEPT, TokenStream, keep_words, new_words
-from embedx.training.progress import Progress, Silent
+from embedx.training.progress import Progress
 
 CHUNK = 100_000  # tokens between two looks at the buffer
 _LOW = np.int64(0xFFFFFFFF)
@@ -45,7 +45,7 @@ def counted(
     window: int,
     keys: Sequence[np.uint64],
     memory: int,
-    progress: Progress | None = None,
+    progress: Progress = SILENT,
     home: Path | None = None,
 ) -> Iterator[Counts]:
     """The counts of one epoch of `stream` for each of `keys`, which decide what is kept and how far windows reach in it.
@@ -53,7 +53,6 @@ def counted(
     memory  bytes that counting may take; `home` is the folder where its files are until the block is left
     Raises `EmbedxError` when the files cannot be written, or no pair was seen.
     """
-    progress = progress or Silent()
     home = home or cache.default_folder()
     with workspace(home) as folder:
         with explained(home):

@@ -169,7 +169,5 @@ def explained(home: Path, attempt: str = "written") -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise EmbedxError(
-            f"{home}: the token cache cannot be {attempt} ({error.strerror or error}); "
-            "free some space or choose another folder with --cache-dir"
-        ) from error
+        remedy = "free some space or choose another folder with --cache-dir"
+        raise EmbedxError(f"{home}: the token cache cannot be {attempt} ({error.strerror or error}); {remedy}") from error

@@ -113,10 +113,8 @@ def _download(recipe: Recipe, part: Path, progress: Progress) -> None:
                 progress.note(f"{url}: {error}; the next mirror is tried")
     size = part.stat().st_size
     kept = f"; the {amount(size)} that came are kept, and resumed next time" if size else ""
-    raise EmbedxError(
-        f"{recipe.name}: cannot be fetched ({'; '.join(failures)}){kept}; or fetch it elsewhere and put "
-        f"{recipe.download} into {part.parent}"
-    )
+    remedy = f"; or fetch it elsewhere and put {recipe.download} into {part.parent}"
+    raise EmbedxError(f"{recipe.name}: cannot be fetched ({'; '.join(failures)}){kept}{remedy}")
 
 
 def _download_from(url: str, part: Path, progress: Progress) -> None:

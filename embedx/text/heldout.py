@@ -82,10 +82,8 @@ def spans_of(n: int, share: float) -> tuple[np.ndarray, int]:
     """
     held = round(share * n)
     if held < 2:
-        raise EmbedxError(
-            f"--heldout {share:g}: fewer than 2 of the corpus's {n:,} pieces of {PIECE:,} words; hold out more, or "
-            "take a text of its own to embedx eval --text"
-        )
+        remedy = "hold out more, or take a text of its own to embedx eval --text"
+        raise EmbedxError(f"--heldout {share:g}: fewer than 2 of the corpus's {n:,} pieces of {PIECE:,} words; {remedy}")
     max_dropped = int(MAX_DROPPED * n)
     fewest = min(held, MIN_SPANS)
     with_borders = max_dropped // BORDER  # fewer spans rather than borders below half of BORDER

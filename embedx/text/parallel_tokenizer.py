@@ -86,10 +86,8 @@ def tokenized(chunk: Chunk, source: Source, settings: TextSettings, words: Token
     tokens = words.tokenize(chunk.data, chunk.offset, chunk.is_last, source.has_sentences(settings))
     bad, first_bad, too_long = words.state[[BAD, FIRST_BAD, TOO_LONG]].tolist()
     if bad and settings.on_bad_utf8 == "error":
-        raise EmbedxError(
-            f"{source.name}: not UTF-8 at byte {first_bad} of the (unpacked) text; "
-            "convert it with iconv -t UTF-8, or choose --on-bad-utf8 replace or skip"
-        )
+        remedy = "convert it with iconv -t UTF-8, or choose --on-bad-utf8 replace or skip"
+        raise EmbedxError(f"{source.name}: not UTF-8 at byte {first_bad} of the (unpacked) text; {remedy}")
     return Piece(chunk, tokens, bad, first_bad, too_long, words.table, words.n_types)
 
 

@@ -28,7 +28,7 @@ def read(
     progress: Progress,
     writer: CorpusWriter,
     threads: int,
-    watch: Watch | None = None,
+    watch: Watch | None,
 ) -> dict[str, Any]:
     """Read all sources into `writer`; the report of what was found, be it nothing."""
     n_tokens = 0
@@ -54,10 +54,8 @@ def read(
             progress.update(chunk.stored, tokens=n_tokens)
             if words.outgrows(memory):
                 if not writer.spill.segments:
-                    progress.note(
-                        f"the different words outgrow {amount(memory)} after {n_tokens:,} words of text: "
-                        "they go to disk, and are merged at the end; --vocab-memory gives them more"
-                    )
+                    what = "they go to disk, and are merged at the end; --vocab-memory gives them more"
+                    progress.note(f"the different words outgrow {amount(memory)} after {n_tokens:,} words of text: {what}")
                 writer.set_aside(words.emptied())
     progress.finish()
     writer.write_words(words.words, memory, progress)

@@ -91,10 +91,8 @@ def check_formats(sources: Sequence[Source], settings: TextSettings) -> None:
         ("--column", settings.column, "table", "a table"),
     ):
         if value is not None and format not in formats:
-            raise EmbedxError(
-                f"{option} {value}: by its name no corpus is {what}; rename it, or give it on standard input, as in: "
-                f"embedx train - {option} {value} < FILE"
-            )
+            remedy = f"rename it, or give it on standard input, as in: embedx train - {option} {value} < FILE"
+            raise EmbedxError(f"{option} {value}: by its name no corpus is {what}; {remedy}")
 
 
 def is_archive(path: str) -> bool:
@@ -173,15 +171,12 @@ def current_fingerprint(source: Source) -> dict[str, Any] | None:
 
 def _of_recipe(recipe: Recipe) -> list[Source]:
     if recipe.kind != "text":
-        raise EmbedxError(
-            f"{recipe.name}: labelled data, no text; train a classifier on it with `embedx classify {recipe.name}`"
-        )
+        remedy = f"train a classifier on it with `embedx classify {recipe.name}`"
+        raise EmbedxError(f"{recipe.name}: labelled data, no text; {remedy}")
     files = [_file(path, recipe.members or ALL_MEMBERS) for path in recipe.find_files()]
     name = recipe.name if len(files) == 1 else ""
-    return [
-        replace(each, name=name or each.name, location=each.name, reader=recipe.reader, cut_off=recipe.cut_off)
-        for each in files
-    ]
+    how: dict[str, Any] = {"reader": recipe.reader, "cut_off": recipe.cut_off}
+    return [replace(each, name=name or each.name, location=each.name, **how) for each in files]
 
 
 def described(corpus: str) -> dict[str, Any]:

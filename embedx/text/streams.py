@@ -255,11 +255,7 @@ def _bzip2_blocks(file: Any, threads: int) -> Iterator[bytes]:
 
 
 def text_blocks(
-    source: Source,
-    file: CountedReader,
-    settings: TextSettings = PLAIN,
-    threads: int = 1,
-    report: dict[str, Any] | None = None,
+    source: Source, file: CountedReader, settings: TextSettings = PLAIN, threads: int = 1, report: dict[str, Any] | None = None
 ) -> Iterator[bytes]:
     """The text of an open source as blocks of UTF-8 (where it is well-formed), a few times BLOCK_BYTES or a record.
 
@@ -304,10 +300,8 @@ def _text_of_file(
     if source.reader == "wikipedia":
         raise EmbedxError(f"{name}: no Wikipedia dump, as its name or recipe says: it does not begin with <mediawiki>")
     if source.reader != ROWS and begins_labelled(head):
-        command = f"embedx classify {shlex.quote(name)}"
-        raise NotTextError(
-            f"{name}: labelled data, no text; train a classifier on it with `{command}`", "labelled data (embedx classify)"
-        )
+        remedy = f"train a classifier on it with `embedx classify {shlex.quote(name)}`"
+        raise NotTextError(f"{name}: labelled data, no text; {remedy}", "labelled data (embedx classify)")
     return blocks
 
 

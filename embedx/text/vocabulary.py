@@ -70,10 +70,8 @@ def select(corpus: EncodedCorpus, settings: VocabularySettings) -> tuple[Vocabul
     if len(kept) == 0 and settings.vocab is not None:
         raise EmbedxError(f"--vocab {settings.vocab}: none of its words is in the text; is it tokenised alike?")
     if len(kept) == 0:
-        raise EmbedxError(
-            f"no word is seen {settings.min_count} times, the most frequent one {counts.max(initial=0)}; "
-            "lower --min-count, or give more text"
-        )
+        seen = f"no word is seen {settings.min_count} times, the most frequent one {counts.max(initial=0)}"
+        raise EmbedxError(f"{seen}; lower --min-count, or give more text")
     remap = np.full(len(counts), -1, np.int32)
     remap[kept] = np.arange(len(kept), dtype=np.int32)
     return Vocabulary(corpus.words.at(kept), counts[kept]), remap

@@ -27,9 +27,7 @@ HIDDEN_LINKS = frozenset({"file", "image", "media", "category"})  # their Englis
 # A redirect in any language: "#REDIRECT [[...", "#пренасочване [[..."; an item of a numbered list has a space after "#".
 REDIRECT = re.compile(r"\s*+#\w++\s*+(?::\s*+)?\[\[")
 
-MAX_BYTES = (
-    1 << 25
-)  # of a revision; MediaWiki saves none of more than 2 MB unless its administrator says so ($wgMaxArticleSize)
+MAX_BYTES = 1 << 25  # of a revision; MediaWiki saves none of more than 2 MB unless $wgMaxArticleSize says so
 
 # Elements that hold no prose.
 HIDDEN_TAGS = (
@@ -126,9 +124,8 @@ def _pages(blocks: Iterable[bytes], cut_off: bool) -> Iterator[Page]:
         if event == "block":
             n_bytes += found
             if n_bytes > MAX_BYTES:
-                raise DumpError(
-                    f"no dump as MediaWiki writes it (a page of more than {MAX_BYTES:,} bytes); is it the right file?"
-                )
+                limit = f"a page of more than {MAX_BYTES:,} bytes"
+                raise DumpError(f"no dump as MediaWiki writes it ({limit}); is it the right file?")
         elif event == "start":
             opened.append(found)
         else:
