@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from embedx.classification.estimator import SoftmaxClassifier as SoftmaxClassifier
     from embedx.errors import EmbedxError
-    from embedx.skipgram.callbacks import EpochEnd as EpochEnd
     from embedx.skipgram.estimator import SkipGram
+    from embedx.skipgram.task import EpochEnd as EpochEnd
     from embedx.vectors.model import WordVectors, load
 
 __all__ = ["EmbedxError", "SkipGram", "WordVectors", "load"]  # what `import *` gets, without scikit-learn too
 
 _HOME = {
     "EmbedxError": "errors",
-    "EpochEnd": "skipgram.callbacks",
+    "EpochEnd": "skipgram.task",
     "SkipGram": "skipgram.estimator",
     "SoftmaxClassifier": "classification.estimator",
     "WordVectors": "vectors.model",

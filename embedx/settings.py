@@ -292,12 +292,6 @@ class VocabularySettings(Settings):
     )
 
 
-def check_vocabulary_settings(options: Mapping[str, Any]) -> None:
-    """Raise `EmbedxError` for settings that choose words beside --vocab."""
-    has_list = options.get("vocab") is not None
-    check_used(options, ((name, not has_list, "words that are not listed by --vocab") for name in ("min_count", "max_vocab")))
-
-
 @dataclasses.dataclass(frozen=True)
 class StartSettings(Settings):
     """The model that training continues from."""
@@ -371,7 +365,8 @@ class PhraseSettings(Settings):
         return super().record() | {"phrase_threshold": self.threshold} if self.phrases else {}
 
 
-def check_phrase_settings(options: Mapping[str, Any]) -> None:
-    """Raise `EmbedxError` for settings of phrases without --phrases."""
-    others = [name for name in settings_of(PhraseSettings) if name != "phrases"]
+def check_word_settings(options: Mapping[str, Any]) -> None:
+    """Raise `EmbedxError` for settings of phrases without --phrases, and settings that choose words beside --vocab."""
+    is_listed, others = options.get("vocab") is not None, [name for name in settings_of(PhraseSettings) if name != "phrases"]
     check_used(options, ((name, bool(options.get("phrases")), "--phrases") for name in others))
+    check_used(options, ((name, not is_listed, "words that are not listed by --vocab") for name in ("min_count", "max_vocab")))

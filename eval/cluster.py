@@ -87,7 +87,7 @@ def train_in_turn(job: Job, files: dict[str, str]) -> Result:
     """Held-out log-likelihood and pooled similarity after workers in turn, and the bytes that they exchanged."""
     options = {"threads": 1, "heldout": 0.01, "seed": job["seed"], "epochs": job["epochs"]}
     with prepared(job["objective"], options, files["beginning"], files) as (task, inner, plan):
-        settings, server = task.settings, plan.server(inner)
+        settings, server = task.config.settings, plan.server(inner)
         workers, states = started(plan, job["workers"])
         total = inner.n_chunks * int(settings.epochs)
         each = max(1, round(total / len(workers) / job["merges"]))

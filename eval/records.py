@@ -18,6 +18,7 @@ Record = dict[str, Any]
 FORMER_NAMES = {  # of settings, in records from before they were renamed
     "share": "block_size", "query": "scored_fraction", "keep": "candidate_fraction", "tau": "min_coefficient",
 }  # fmt: skip
+FORMER = ("heldout_every",)  # settings that are gone; no run with one is on record
 
 
 class Records:
@@ -142,7 +143,7 @@ def by_present_names(record: Record) -> Record:
 
 def settings_by_present_names(name: str, value: Any) -> Any:
     if name in ("options", "settings", "defaults") and isinstance(value, dict):
-        return {FORMER_NAMES.get(setting, setting): each for setting, each in value.items()}
+        return {FORMER_NAMES.get(setting, setting): each for setting, each in value.items() if setting not in FORMER}
     return value.replace("--keep ", "--candidate-fraction ") if name == "contender" else value
 
 

@@ -100,6 +100,23 @@ class Setup:
             self.functions = load_kernel(self.kernel, self.objective.coefficients, self.drawing, arguments, Silent())
         return self.kernel(*self.functions, *arguments)
 
+    def assert_moves_by_the_gradient(self, places, times, start, stop, lr=1e-3):
+        """Each place (row, column) of the inputs moves by so many times its derivative of the loss, by finite differences."""
+        rows = self.tables.inputs.rows
+        before = rows.copy()
+
+        def loss(place, step):
+            rows[:] = before
+            rows[place] += np.float32(step)
+            return self.train(start, stop, lr=0.0)[0]
+
+        slopes = np.array([(loss(place, 0.05) - loss(place, -0.05)) / 0.1 for place in places])
+        rows[:] = before
+        _, n_pairs, _ = self.train(start, stop, lr=lr)
+        assert np.abs(slopes).max() > 0.1
+        np.testing.assert_allclose([(before[place] - rows[place]) / lr for place in places], times * slopes, 0.03, 0.05)
+        return n_pairs
+
     def kept(self):
         stream = self.stream
         held_out = np.repeat(stream.held_out, PIECE)

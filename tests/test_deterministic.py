@@ -5,24 +5,21 @@ import signal
 
 import numpy as np
 import pytest
-from scipy.sparse import csr_matrix
 
 from embedx.classification import strategies as classification_strategies
 from embedx.classification import task as classification
 from embedx.classification.settings import ClassifySettings
 from embedx.engine.settings import TrainingSettings
 from embedx.errors import EmbedxError
-from embedx.labeled.data import Labeled, Labels
 from embedx.objectives import OBJECTIVES
 from embedx.skipgram import collapsed, strategies
 from embedx.skipgram.configuration import configure
 from embedx.training.checkpoint import Checkpoints
 from embedx.training.progress import Silent
 from tests.contract_classes import REPRESENTATIVES
+from tests.frozen_models import sentences, topics
 from tests.test_checkpoint import arrays_of, asked, embedx_run, end_at_a_checkpoint, left_behind
-from tests.test_train_state import FEW, label_run, own, same, sentences, word_run
-
-LARGE = {name: objective for name, objective in OBJECTIVES.items() if objective.kind != "proximal"}
+from tests.test_train_state import FEW, assert_resumes, label_run, own, same, word_run
 
 
 @pytest.fixture(autouse=True)
@@ -36,16 +33,6 @@ def by_threads(run, name, **options):
     """Models trained by 1 and 3 threads are the same."""
     one, three = (run(name, deterministic=True, threads=threads, **options)[0] for threads in (1, 3))
     same(three, one)
-
-
-def topics(n=300, n_labels=30):
-    """Documents about one to three topics, sparse."""
-    rng = np.random.default_rng(4)
-    labels = [rng.choice(n_labels, rng.integers(1, 4), replace=False) for _ in range(n)]
-    x = np.zeros((n, 3 * n_labels), dtype=np.float32)
-    for row, mine in zip(x, labels, strict=True):
-        row[(np.repeat(mine, 2) * 3 + rng.integers(0, 4, 2 * len(mine))) % len(row)] = 1
-    return Labeled(csr_matrix(x), Labels.of_rows(labels), n_labels)
 
 
 def topics_run(name, **options):
@@ -80,19 +67,15 @@ def test_counts_of_pairs_are_the_same_by_any_number_of_threads(name):
 # ---- classifiers
 
 
-@pytest.mark.parametrize("name", OBJECTIVES)
+@pytest.mark.parametrize("name", REPRESENTATIVES)
 def test_classifiers_are_the_same_by_any_number_of_threads(name):
     by_threads(label_run, name, epochs=2)
 
 
-@pytest.mark.parametrize("name", LARGE)
-def test_classifiers_on_sparse_features(name):
-    by_threads(topics_run, name, batch_size=64)
-
-
-@pytest.mark.parametrize("name", [name for name in REPRESENTATIVES if name in LARGE])
-def test_classifiers_with_a_hidden_layer(name):
-    by_threads(topics_run, name, batch_size=64, hidden=6)
+@pytest.mark.parametrize("hidden", [0, 6])
+@pytest.mark.parametrize("name", [name for name in REPRESENTATIVES if OBJECTIVES[name].kind != "proximal"])
+def test_classifiers_on_sparse_features(name, hidden):
+    by_threads(topics_run, name, batch_size=64, **({"hidden": hidden} if hidden else {}))
 
 
 @pytest.mark.parametrize(
@@ -120,26 +103,10 @@ def test_validation_ends_a_run_at_the_same_time_by_any_number_of_threads():
 # ---- interrupted
 
 
-@pytest.mark.parametrize("name", ["ns", "ar", "hs", "ldgs"])
-def test_word_vectors_go_on_by_another_number_of_threads(name, stop_after):
-    whole, _ = word_run(name, epochs=3, deterministic=True, threads=2)
-    stop_after(4)
-    part, here = word_run(name, epochs=3, deterministic=True, threads=4)
-    assert not np.array_equal(part["input"], whole["input"])
-    snapshot = here.state.snapshot()
-    stop_after(None)
-    same(word_run(name, snapshot, epochs=3, deterministic=True, threads=1)[0], whole)
-
-
-@pytest.mark.parametrize("name", ["ove", "ar", "softmax", "ldgs"])
-def test_classifiers_go_on_by_another_number_of_threads(name, stop_after):
-    whole, _ = label_run(name, deterministic=True, threads=2)
-    stop_after(5)
-    part, here = label_run(name, deterministic=True, threads=4)
-    assert not np.array_equal(part["output"], whole["output"])
-    snapshot = here.state.snapshot()
-    stop_after(None)
-    same(label_run(name, snapshot, deterministic=True, threads=1)[0], whole)
+@pytest.mark.parametrize("run", [word_run, label_run])
+@pytest.mark.parametrize("name", ["ns", "ar", "softmax", "ldgs"])
+def test_runs_go_on_by_another_number_of_threads(run, name, stop_after):
+    assert_resumes(run, name, stop_after, 4, threads=(2, 4, 1), deterministic=True, epochs=3)
 
 
 @pytest.mark.parametrize("typed", [{"deterministic": True}, {}])

@@ -13,10 +13,11 @@ from embedx.settings import StartSettings, VocabularySettings
 from embedx.skipgram import task as skipgram
 from embedx.skipgram.configuration import configure
 from embedx.skipgram.start import RATE, Start
-from embedx.skipgram.tables import empty_tables
-from embedx.text.vocabulary import Vocabulary, select
+from embedx.skipgram.strategies import empty_tables
+from embedx.text.vocabulary import select
 from embedx.text.word_list import WordList
-from embedx.training.progress import Silent
+from tests.contract_classes import REPRESENTATIVES
+from tests.notes import Notes
 
 CATS, CARS = ["cat", "dog", "purr", "fur", "paw", "tail"], ["car", "truck", "engine", "wheel", "road", "fuel"]
 COMMON = ["the", "a", "and", "is"]
@@ -80,11 +81,9 @@ def test_only_frequent_words_are_added_and_words_of_a_list(folder, write):
 
 
 def test_a_line_reports_what_changes(folder):
-    notes = []
-    progress = Silent()
-    progress.note = notes.append
+    progress = Notes()
     skipgram.train(MORE, configure("hs", FEW | {"start": str(folder()), "freeze": True}), progress=progress)
-    (printed,) = [note for note in notes if note.startswith("continuing")]
+    (printed,) = [note for note in progress.notes if note.startswith("continuing")]
     n, m = (sum(map(len, text)) for text in (TEXT, MORE))
     assert printed == (
         f"continuing from {folder()}: 16 words kept and frozen, 14 of them in this text; 2 added; {n:,} + {m:,} words of text; "
@@ -106,18 +105,17 @@ def test_going_on_over_the_same_text_does_not_lose_what_was_learned(folder, obje
     assert ways[0] < 0.1 < ways[1]
 
 
-@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize("objective", REPRESENTATIVES)
 def test_frozen_vectors_stay_to_the_last_bit_and_new_ones_move(folder, objective):
     old = embedx.load(folder())
     names = ["input"] if OBJECTIVES[objective].candidates == ("path",) else ["input", "output"]
     is_new = ["kitty", "lorry"]
     still = going_on(folder(), MORE[:100], freeze=True, objective=objective, epochs=1, learning_rate=1e-30).model
     before = rows(still, is_new, "input")
-    for how in ({}, {"deterministic": True, "threads": 2}):
-        new = going_on(folder(), MORE[:100], freeze=True, objective=objective, epochs=2, **how).model
-        for name in names:
-            assert rows(new, old.words, name).tobytes() == old.arrays[name].tobytes()
-        assert (np.abs(rows(new, is_new, "input") - before).max(axis=1) > 1e-3).all()
+    new = going_on(folder(), MORE[:100], freeze=True, objective=objective, epochs=2, threads=2).model
+    for name in names:
+        assert rows(new, old.words, name).tobytes() == old.arrays[name].tobytes()
+    assert (np.abs(rows(new, is_new, "input") - before).max(axis=1) > 1e-3).all()
 
 
 def test_biases_are_frozen_too(folder):
@@ -182,7 +180,7 @@ def test_collocations_of_the_model_are_joined_in_the_new_text(tmp_path):
 def test_kept_rows_begin_at_the_rate_of_plain_descent(folder):
     config = configure("ns", FEW | {"start": str(folder()), "optimizer": "rowwise-adagrad"})
     start, settings, objective = config.start, config.settings, config.objective
-    words = Vocabulary([*start.model.words, "new"], np.arange(17, 0, -1))
+    words = [*start.model.words, "new"]
     tables = empty_tables(objective, settings, 17)
     start.write(tables, words, objective, settings, np.zeros(0, np.int32))
     for table in (tables.inputs, tables.outputs):

@@ -16,14 +16,14 @@ from embedx.evaluation import heldout
 from embedx.objectives import OBJECTIVES
 from embedx.optimizers import OPTIMIZERS
 from embedx.optimizers.contract import WORDS as WORDS_COMMAND
-from embedx.samplers import SAMPLERS
 from embedx.skipgram import task as skipgram
 from embedx.skipgram.configuration import configure
 from embedx.text.ngrams import NGrams, encoded, fnv1a, ngrams
 from embedx.vectors.model import UnknownWordError
+from tests.contract_classes import REPRESENTATIVES
 from tests.test_engine_skipgram_forms import EVERY_WAY, assert_trains_as_the_reference, make
 from tests.test_skipgram_objectives import CARS, CATS, assert_knows_the_topics, fit
-from tests.test_train_state import same, word_run
+from tests.test_train_state import assert_resumes, same, word_run
 
 WORDS = ["banana", "naïve", "Straße", "日本語", "a", "ab", "x" * 30, "😀b", "<>", "a<b", "</s>", "", "é"]
 LENGTHS = [(3, 6, 2_000_000), (1, 3, 50), (2, 2, 1), (5, 20, 777), (1, 50, 100_000_000)]
@@ -90,9 +90,7 @@ def test_a_vocabulary_is_listed_as_each_word_is(shortest, longest, n_buckets):
     assert buckets.tolist() == sorted(met)
 
 
-@pytest.mark.parametrize(
-    ("typed", "found"), [("3-6", (3, 6)), (" 2 - 4 ", (2, 4)), ("5", (5, 5)), ("1-50", (1, 50))]
-)  # fmt: skip
+@pytest.mark.parametrize(("typed", "found"), [("3-6", (3, 6)), (" 2 - 4 ", (2, 4)), ("5", (5, 5)), ("1-50", (1, 50))])
 def test_lengths_are_read(typed, found):
     assert ngrams(typed, 7) == (*found, 7)
 
@@ -125,26 +123,13 @@ def test_a_rate_that_stops_falling_is_not_the_default_of_subwords():
     assert (typed.optimizer, typed.learning_rate) == ("bounded-adagrad", OPTIMIZERS["bounded-adagrad"].rates[WORDS_COMMAND])
 
 
-def test_counts_of_pairs_take_no_subwords():
-    with pytest.raises(EmbedxError, match=r"^--subwords does not apply with --collapsed"):
-        configure("softmax", {"subwords": "3-6"}, is_collapsed=True)
-
-
 # ---- a step
-
-
-DRAWN_ROWS = [
-    (name, sampler)
-    for name, objective in OBJECTIVES.items()
-    for sampler in objective.samplers()
-    if not SAMPLERS[sampler].conditional and SAMPLERS[sampler].candidates != "retrieved"
-]
 
 
 GRADIENTS = [
     (name, sampler)
-    for name, sampler in DRAWN_ROWS
-    if OBJECTIVES[name].kind == "gradient" and make(name).state_width == 0 and make(name).stable
+    for name, sampler in EVERY_WAY
+    if make(name).kind == "gradient" and make(name).state_width == 0 and make(name).stable and sampler != "search"
 ]
 
 
@@ -152,35 +137,23 @@ GRADIENTS = [
 def test_each_part_moves_by_the_whole_gradient_of_the_mean(name, sampler):
     """By finite differences: where all words have as many parts, that is so many times the part's own derivative."""
     setup = Setup(make(name), n_ngrams=9, block_size=64, sampler=sampler, dim=5)
-    n_words, n_parts, lr = len(setup.tables.state), 4, 1e-3
+    n_words, n_parts = len(setup.tables.state), 4
     rng = np.random.default_rng(2)
     each = [[word, *(n_words + rng.integers(0, 9, n_parts - 1))] for word in range(n_words)]
     offsets = np.arange(0, n_parts * n_words + 1, n_parts, dtype=np.int64)
     setup.tables = setup.tables._replace(parts=subwords.Parts(offsets, np.concatenate(each).astype(np.int32)))
-    rows, outputs = setup.tables.inputs.rows, setup.tables.outputs.rows.copy()
-    before = rows.copy()
-
-    def loss(row, d, step):
-        rows[:] = before
-        rows[row, d] += np.float32(step)
-        return setup.train(0, 40, lr=0.0)[0]
-
-    checked = [(0, 0), (5, 2), (n_words, 1), (n_words + 3, 4), (n_words + 8, 0)]
-    slopes = [(loss(*place, 0.05) - loss(*place, -0.05)) / 0.1 for place in checked]
-    rows[:] = before
-    setup.train(0, 40, lr=lr)
-    moved = [(before[place] - rows[place]) / lr for place in checked]
-    assert max(map(abs, slopes)) > 0.1
-    np.testing.assert_allclose(moved, np.array(slopes) * n_parts, rtol=0.03, atol=0.05)
+    outputs = setup.tables.outputs.rows.copy()
+    places = [(0, 0), (5, 2), (n_words, 1), (n_words + 3, 4), (n_words + 8, 0)]
+    setup.assert_moves_by_the_gradient(places, n_parts, 0, 40)
     assert not np.array_equal(outputs, setup.tables.outputs.rows)
 
 
-ADAPTIVE = [(name, sampler, optimizer) for name, sampler in EVERY_WAY for optimizer in ("sgd", "rowwise-adagrad")]
+IN_TURN = [(*each, ("sgd", 0) if k % 2 else ("rowwise-adagrad", 5)) for k, each in enumerate(EVERY_WAY)]
 
 
-@pytest.mark.parametrize(("name", "sampler", "optimizer"), ADAPTIVE)
-def test_blocks_of_means_train_as_the_reference(name, sampler, optimizer):
-    block_size = 0 if optimizer == "sgd" else 5
+@pytest.mark.parametrize(("name", "sampler", "how"), IN_TURN)
+def test_blocks_of_means_train_as_the_reference(name, sampler, how):
+    optimizer, block_size = how
     setup = Setup(
         make(name), n_ngrams=9, block_size=block_size, draws=max(4, block_size), sampler=sampler, optimizer=optimizer, bias=True
     )
@@ -208,7 +181,7 @@ def test_frozen_parts_stay_and_others_move():
 # ---- training
 
 
-@pytest.mark.parametrize("name", OBJECTIVES)
+@pytest.mark.parametrize("name", REPRESENTATIVES)
 def test_every_objective_learns_the_topics_by_subwords(two_topics, name):
     fitted = fit(two_topics, name, subwords="4-5")
     assert_knows_the_topics(fitted.model)
@@ -216,7 +189,7 @@ def test_every_objective_learns_the_topics_by_subwords(two_topics, name):
     assert {word for word, _ in fitted.model.most_similar("trucks", top_k=3)} <= CARS
 
 
-@pytest.mark.parametrize("name", OBJECTIVES)
+@pytest.mark.parametrize("name", REPRESENTATIVES)
 def test_without_a_word_long_enough_training_is_as_without_subwords(name):
     none, _ = word_run(name, epochs=2, subwords="30-40")
     rates = {"optimizer": "rowwise-adagrad", "learning_rate": 3.0}  # where the default is another one without subwords
@@ -229,12 +202,7 @@ def test_without_a_word_long_enough_training_is_as_without_subwords(name):
 
 
 def test_training_goes_on_from_a_snapshot(stop_after):
-    whole, _ = word_run("ns", subwords="1-3", buckets=30)
-    stop_after(4)
-    _, here = word_run("ns", subwords="1-3", buckets=30)
-    snapshot = here.state.snapshot()
-    stop_after(None)
-    same(word_run("ns", snapshot, subwords="1-3", buckets=30)[0], whole)
+    assert_resumes(word_run, "ns", stop_after, 4, subwords="1-3", buckets=30)
 
 
 def test_memory_is_that_of_the_buckets_that_words_meet(two_topics):
@@ -362,19 +330,11 @@ def test_going_on_keeps_words_and_ngrams(trained):
     assert np.abs(frozen["wheels"] - still["wheels"]).max() > 1e-3
 
 
-@pytest.mark.parametrize(
-    ("options", "complaint"),
-    [
-        ({"subwords": "3-6"}, r"--subwords 3-6: the model of --start .* has 3-5; leave it out"),
-        ({"buckets": 7}, r"--buckets 7: the model of --start .* has 5000; leave it out"),
-    ],
-)
-def test_going_on_takes_the_models_ngrams(trained, options, complaint):
-    with pytest.raises(EmbedxError, match=f"^{complaint}"):
-        embedx.SkipGram("ns", start=str(trained[1]), **options)
-
-
-def test_a_model_without_ngrams_gets_none_by_going_on(two_topics, tmp_path):
+def test_going_on_takes_the_models_ngrams(trained, two_topics, tmp_path):
     plain = fit(two_topics, "ns", epochs=1).save(tmp_path / "plain")
-    with pytest.raises(EmbedxError, match=r"^--subwords 3-6: the model of --start .* has none; leave it out"):
-        embedx.SkipGram("ns", start=str(plain), subwords="3-6")
+    for start, options, has in (
+        (trained[1], {"subwords": "3-6"}, "3-5"), (trained[1], {"buckets": 7}, "5000"), (plain, {"subwords": "3-6"}, "none"),
+    ):  # fmt: skip
+        ((name, value),) = options.items()
+        with pytest.raises(EmbedxError, match=f"^--{name} {value}: the model of --start .* has {has}; leave it out"):
+            embedx.SkipGram("ns", start=str(start), **options)

@@ -17,15 +17,11 @@ from embedx.skipgram.configuration import configure
 from embedx.training.checkpoint import Checkpoints, Request
 from embedx.training.progress import Silent
 from embedx.training.state import TrainState
+from tests.contract_classes import REPRESENTATIVES
+from tests.frozen_models import sentences
 
-WORDS = [f"w{k}" for k in range(40)]
 FEW = {"dim": 8, "threads": 1, "window": 2, "min_count": 1, "sample": 0}
-
-
-def sentences():
-    rng = np.random.default_rng(5)
-    common = 1 / np.arange(1, 41)
-    return [[WORDS[k] for k in rng.choice(40, 50, p=common / common.sum())] for _ in range(60)]
+STOPS_EARLY = {"validation": "0.3", "learning_rate": 1.0, "schedule": "constant", "epochs": 30, "patience": 2}
 
 
 def own(objective, options):
@@ -77,62 +73,55 @@ def same(ours, theirs):
         np.testing.assert_array_equal(ours[name], theirs[name], err_msg=name)
 
 
-@pytest.mark.parametrize("name", OBJECTIVES)
-def test_word_vectors_go_on_from_a_snapshot(name, stop_after):
-    whole, there = word_run(name)
-    stop_after(4)
-    part, here = word_run(name)
-    assert here.epochs == pytest.approx(4)
-    assert not np.array_equal(part["input"], whole["input"])
-    snapshot = here.state.snapshot()
-    stop_after(None)
-    rest, end = word_run(name, snapshot)
-    same(rest, whole)
-    assert (end.tally, end.first_loss, end.final_loss) == (there.tally, there.first_loss, there.final_loss)
-
-
-@pytest.mark.parametrize("name", OBJECTIVES)
-def test_classifiers_go_on_from_a_snapshot(name, stop_after):
-    whole, _ = label_run(name)
-    chunks = label_run(name, epochs=1)[1].state.values["trainer.next_step"].read()
-    stop_after(2 * chunks + (1 if chunks > 1 else 0))
-    part, here = label_run(name)
+def assert_resumes(run, name, stop_after, steps, threads=(1, 1, 1), **options):
+    """A run that is stopped after some steps and resumed, perhaps by other threads, ends as one that was not stopped."""
+    each = [options | {"threads": n} for n in threads]
+    whole, there = run(name, **each[0])
+    stop_after(steps)
+    part, here = run(name, **each[1])
     assert not np.array_equal(part["output"], whole["output"])
     snapshot = here.state.snapshot()
     stop_after(None)
-    same(label_run(name, snapshot)[0], whole)
+    rest, end = run(name, snapshot, **each[2])
+    same(rest, whole)
+    return here, end, there
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_word_vectors_go_on_from_a_snapshot(name, stop_after):
+    here, end, there = assert_resumes(word_run, name, stop_after, 4)
+    assert here.epochs == pytest.approx(4)
+    assert (end.tally, end.first_loss, end.final_loss) == (there.tally, there.first_loss, there.final_loss)
+
+
+@pytest.mark.parametrize("name", REPRESENTATIVES)
+def test_classifiers_go_on_from_a_snapshot(name, stop_after):
+    chunks = label_run(name, epochs=1)[1].state.values["trainer.next_step"].read()
+    assert_resumes(label_run, name, stop_after, 2 * chunks + (1 if chunks > 1 else 0))
 
 
 @pytest.mark.parametrize(
-    "options",
-    [
-        {"optimizer": "mixture", "l2": 1e-3},
-        {"optimizer": "rowwise-adagrad", "l2": 1e-3},
-        {"optimizer": "sgd", "max_norm": 1.0, "l2": 1e-3},
-    ],
+    "options", [{"optimizer": "mixture"}, {"optimizer": "rowwise-adagrad"}, {"optimizer": "sgd", "max_norm": 1.0}]
 )
 def test_weight_decay_goes_on_where_it_was(options, stop_after):
-    whole, _ = label_run("ove", **options)
-    stop_after(2)
-    snapshot = label_run("ove", **options)[1].state.snapshot()
-    stop_after(None)
-    same(label_run("ove", snapshot, **options)[0], whole)
+    assert_resumes(label_run, "ove", stop_after, 2, l2=1e-3, **options)
 
 
 def test_what_validation_has_seen_is_part_of_the_state(stop_after):
-    options = {"validation": "0.3", "learning_rate": 1.0, "schedule": "constant", "epochs": 30, "patience": 2}
-    whole, there = label_run("softmax", **options)
+    whole, there = label_run("softmax", **STOPS_EARLY)
     history = there.state.values["history.epochs"].read()
     assert 2 < len(history) < 30, "should have ended early"
     stop_after(round(there.tally.words / len(history) / 50) + 1)  # in the second pass
-    _, here = label_run("softmax", **options)
+    _, here = label_run("softmax", **STOPS_EARLY)
     snapshot = here.state.snapshot()
     assert len(snapshot["history.epochs"]) == 1
     stop_after(None)
-    rest, end = label_run("softmax", snapshot, **options)
+    rest, end = label_run("softmax", snapshot, **STOPS_EARLY)
     same(rest, whole)
-    ours = [{k: v for k, v in entry.items() if k != "seconds"} for entry in end.state.values["history.epochs"].read()]
-    assert ours == [{k: v for k, v in entry.items() if k != "seconds"} for entry in history]
+    ours = end.state.values["history.epochs"].read()
+    assert [each | {"seconds": 0} for each in ours] == [each | {"seconds": 0} for each in history]
+    _, again = label_run("softmax", there.state.snapshot(), **STOPS_EARLY)  # which has ended
+    assert again.epochs == there.epochs < 30
 
 
 @pytest.mark.parametrize("name", ["softmax", "ldgs"])
@@ -203,11 +192,3 @@ def test_counts_of_pairs_cut_short_within_an_iteration_go_on_from_its_beginning(
     rest = run(cut.outcome.state.snapshot()).vectors
     same(rest.arrays, whole.arrays)
     assert [each["loss"] for each in rest.facts["history"]] == [each["loss"] for each in whole.facts["history"]]
-
-
-def test_a_run_that_ended_early_has_ended():
-    options = {"validation": "0.3", "learning_rate": 1.0, "schedule": "constant", "epochs": 30, "patience": 2}
-    _, there = label_run("softmax", **options)
-    _, again = label_run("softmax", there.state.snapshot(), **options)
-    assert there.epochs < 30
-    assert again.epochs == there.epochs

@@ -17,7 +17,7 @@ from embedx.settings import PhraseSettings, TextSettings, VocabularySettings
 from embedx.skipgram import collapsed
 from embedx.skipgram import task as skipgram
 from embedx.skipgram.configuration import configure
-from embedx.skipgram.corpus_report import check
+from embedx.skipgram.corpus_report import check, table
 from embedx.skipgram.settings import SkipGramSettings
 from embedx.storage.folder import task_of
 from embedx.text.encode import encode
@@ -110,7 +110,7 @@ def check_corpus(given: SimpleNamespace) -> None:
     run.check_applies(given.typed, given.objective, GROUPS)
     output = given.output or run.default_output(given.corpora[0], given.objective)
     found = check(given.corpora, config, output=output, cache_dir=given.cache_dir, progress=run.reporter(given))
-    print(json.dumps(found.as_dict()) if given.as_json else found.table())
+    print(json.dumps(found) if given.as_json else table(found))
 
 
 def score_text(models: list[str], corpus: str, seed: int, progress: Progress) -> tuple[dict[str, Any], list[str]]:

@@ -21,8 +21,7 @@ from embedx.samplers.contract import Sampler
 from embedx.skipgram import task as skipgram
 from embedx.skipgram.configuration import Configuration
 from embedx.skipgram.settings import SkipGramSettings
-from embedx.skipgram.strategies import CHUNK, Streamed
-from embedx.skipgram.tables import empty_tables
+from embedx.skipgram.strategies import CHUNK, Streamed, empty_tables
 from embedx.skipgram.task import Task
 from embedx.text.encode import Corpora
 from embedx.text.subsampling import TokenStream
@@ -99,7 +98,7 @@ def plan_of(task: Task, strategy: Streamed) -> WordsPlan:
     tables, stream = strategy.tables, strategy.stream
     kept_share = task.kept / max(int(task.words.trained_counts.sum()), 1)
     return WordsPlan(
-        type(strategy), task.objective, task.settings, strategy.sampler, tables.parts,
+        type(strategy), task.config.objective, task.config.settings, strategy.sampler, tables.parts,
         (len(tables.state), len(tables.inputs.rows) - len(tables.state)), (tables.inputs.frozen, tables.outputs.frozen),
         kept_share.astype(np.float32), stream._replace(tokens=np.asarray(stream.tokens)),  # a memory map is sent as an array
     )  # fmt: skip
@@ -118,7 +117,7 @@ def train(
 
         def distributed(task: Task) -> Distributed:
             strategy, n_rows = task.strategy(), len(task.tables.inputs.rows) + len(task.tables.outputs.rows)
-            per_range = chunks_per_range(cluster.merge_every, strategy.n_chunks, task.settings.epochs, n_rows, size)
+            per_range = chunks_per_range(cluster.merge_every, strategy.n_chunks, task.config.settings.epochs, n_rows, size)
             return Distributed(strategy, plan_of(task, strategy), size, per_range)
 
         return skipgram.train(corpora, config, progress=progress, wrap=distributed, **options)

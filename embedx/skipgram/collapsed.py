@@ -21,7 +21,7 @@ from embedx.kernels.random import stream_key
 from embedx.optimizers.contract import COLLAPSED
 from embedx.skipgram.configuration import Configuration, configure, has_tail
 from embedx.skipgram.settings import CollapsedSettings
-from embedx.skipgram.tables import SMALLER
+from embedx.skipgram.strategies import SMALLER
 from embedx.skipgram.task import Task, TrainedVectors, encoded_corpus, prepared
 from embedx.text import cooccurrence
 from embedx.text.cooccurrence import Counts
@@ -39,8 +39,6 @@ SHARED = ("dim", "window", "bias", "threads", "heldout", "seed", "deterministic"
 MAX_COUNTING = 4_000_000_000  # bytes
 COPIES = 3  # of the tables, in memory beside them: gradient and step, copies, the optimizers' states
 
-Watch = Callable[[model.WordVectors, Iteration], None]
-
 
 def train(
     corpora: Corpora,
@@ -48,7 +46,7 @@ def train(
     *,
     progress: Progress | None = None,
     cache_dir: Path | None = None,
-    watch: Watch | None = None,
+    watch: Callable[[model.WordVectors, Iteration], None] | None = None,
     snapshot: Mapping[str, Any] | None = None,
     checkpoints: Checkpoints | None = None,
 ) -> TrainedVectors:
@@ -61,7 +59,7 @@ def train(
     progress, own = progress or Silent(), config.collapsed or CollapsedSettings()
     with encoded_corpus(corpora, config, progress, cache_dir) as corpus:
         task = prepared(corpus, config, progress)
-        settings, memory = task.settings, _check_memory(task)
+        settings, memory = task.config.settings, _check_memory(task)
         task.initialise()
         if checkpoints is not None:
             checkpoints.check_disk(*task.on_disk())
@@ -72,12 +70,9 @@ def train(
             resumes = snapshot is not None or (checkpoints is not None and checkpoints.resumes)
             warm = None if own.warm_start == "none" or resumes else _warm_start(task, own.warm_start)
             seconds = warm.seconds if warm else 0.0
-
-            def after_iteration(iteration: Iteration) -> None:
-                if watch is not None:
-                    watch(task.model(None), iteration)
-
-            descent = _descent(task, counts, seconds, after_iteration)
+            descent = _descent(task, counts, seconds)
+            if watch is not None:
+                descent.watch = lambda iteration: watch(task.model(None), iteration)
             task.loss_unit = descent.loss_unit
             if warm is not None and warm.interrupted_by is not None:
                 outcome = trainer.Outcome(Tally(), seconds, 0, None, None, warm.interrupted_by)
@@ -87,8 +82,7 @@ def train(
         if warm is None and outcome.epochs == 0:
             dataclasses.replace(outcome, final_loss=None).check_trained()
         vectors = task.model(outcome)
-        history = [dataclasses.asdict(iteration) for iteration in descent.history]
-        vectors.facts |= {"collapsed": True, "history": history}
+        vectors.facts |= {"collapsed": True, "history": [dataclasses.asdict(iteration) for iteration in descent.history]}
         if task.heldout is not None and outcome.interrupted_by is None:
             vectors.facts["heldout"] = to_the_end(task.heldout_metrics)
     return TrainedVectors(vectors, outcome)
@@ -98,7 +92,7 @@ def _check_memory(task: Task) -> int:
     """Bytes that are free for counting the pairs. Raises `EmbedxError` if the tables and their gradients will not fit."""
     n_words, free = len(task.words), available_memory()
     tables = n_bytes((task.tables.inputs.rows, task.tables.outputs.rows))
-    blocks = 4 * 5 * min(engine.BLOCK_FLOATS, n_words * n_words) * (task.settings.threads or 1)
+    blocks = 4 * 5 * min(engine.BLOCK_FLOATS, n_words * n_words) * (task.config.settings.threads or 1)
     plan = MemoryPlan({"tables": tables, "gradients": COPIES * tables + blocks}, 0, free)
     plan.check(f"{task.size} with --collapsed", SMALLER)
     plan.report(task.progress)
@@ -111,40 +105,33 @@ def _warm_start(task: Task, objective: str) -> trainer.Outcome:
     That objective's scores mean what its `log_probability` says; what it gives to scores of zero is added to the biases. (For
     negative sampling the log of the noise: 10 MB of Wikipedia then start at 8.15 nats a pair instead of 8.73.)
     """
-    options = {name: getattr(task.settings, name) for name in SHARED}
+    options = {name: getattr(task.config.settings, name) for name in SHARED}
     config = dataclasses.replace(configure(objective, {**options, "epochs": 1}), vocabulary=task.config.vocabulary)
-    warm = prepared(task.corpus, config, Silent())
-    warm.progress = task.progress
+    warm = dataclasses.replace(prepared(task.corpus, config, Silent()), progress=task.progress)
     warm.initialise()
     outcome = warm.run(warm.strategy())
     if outcome.diverged is not None:
         raise outcome.diverged
-    outputs = warm.tables.outputs.rows
-    if warm.settings.bias != "none":
+    outputs, dim = warm.tables.outputs.rows, config.settings.dim
+    if config.settings.bias != "none":
         no_scores = np.zeros((1, len(outputs)), dtype=np.float32)
-        outputs[:, warm.settings.dim] += warm.objective.log_probability(no_scores, np.log(warm.sampler.noise))[0]
+        outputs[:, dim] += config.objective.log_probability(no_scores, np.log(warm.sampler.noise))[0]
     task.tables = warm.tables
     return outcome
 
 
-def _descent(task: Task, counts: Counts, seconds_before: float, watch: Callable[[Iteration], None]) -> Descent:
+def _descent(task: Task, counts: Counts, seconds_before: float) -> Descent:
     """The steps that the settings ask for, from where the tables are."""
-    objective, settings, inputs, outputs = task.objective, task.settings, task.tables.inputs.rows, task.tables.outputs.rows
+    objective, settings, outputs = task.config.objective, task.config.settings, task.tables.outputs.rows
     of_inputs, of_targets = cooccurrence.totals(counts)
     task.progress.note(f"{of_inputs.sum():,.0f} pairs, {len(counts.targets):,} of them distinct")
     columns = settings.dim + (settings.bias != "none")
     shared = objective, counts, len(outputs), columns, settings.threads or 1
-    search = objective.search(len(outputs))
-    if search is None:
-        rows = engine.AllRows(*shared)
-    else:
-        tail = engine.NO_TAIL
-        if has_tail(objective):
-            tail = engine.Tail(task.sampler, int(settings.draws or 0), settings.seed)
+    rows = engine.AllRows(*shared)
+    if search := objective.search(len(outputs)):
+        tail = engine.Tail(task.sampler, settings.draws or 0, settings.seed) if has_tail(objective) else engine.NO_TAIL
         rows = engine.FoundRows(*shared, search.for_columns(columns), settings.seed, tail)
-    rate, optimizer = float(settings.learning_rate or 0), optimizers.find(settings.optimizer, COLLAPSED)
-    budget = settings.time_budget
-    return Descent(
-        rows, Side(inputs, settings.dim, of_inputs, rate, optimizer), Side(outputs, columns, of_targets, rate, optimizer),
-        None if budget else settings.epochs, budget - seconds_before if budget else math.inf, task.progress, watch,
-    )  # fmt: skip
+    how = float(settings.learning_rate or 0), optimizers.find(settings.optimizer, COLLAPSED)
+    inputs, budget = Side(task.tables.inputs.rows, settings.dim, of_inputs, *how), settings.time_budget
+    n_iterations, seconds = (None, budget - seconds_before) if budget else (settings.epochs, math.inf)
+    return Descent(rows, inputs, Side(outputs, columns, of_targets, *how), n_iterations, seconds, task.progress)

@@ -24,9 +24,8 @@ from embedx.settings import (
     TextSettings,
     VocabularySettings,
     as_typed,
-    check_phrase_settings,
     check_used,
-    check_vocabulary_settings,
+    check_word_settings,
     option_name,
     settings_of,
 )
@@ -104,8 +103,7 @@ def configure(
 
     Raises `EmbedxError` for what is out of range or does not apply.
     """
-    for check in (check_phrase_settings, check_vocabulary_settings):
-        check(options)
+    check_word_settings(options)
     start = started(options)
     name = objective or (start.objective.name if start else "ns")
     if is_collapsed:
@@ -223,10 +221,8 @@ def by_size(settings: SkipGramSettings, objective: Objective, n_tokens: int, pro
     """The settings with those that are open chosen by the number of tokens of the vocabulary in the text, which is reported."""
     if not settings.open:
         return settings
-    options = {name: getattr(settings, name) for name in settings_of(SkipGramSettings)}
-    if n_tokens >= LARGE_TEXT:
-        options |= {"learning_rate": None, **objective.large_text_defaults}
-    found = completed(SkipGramSettings.from_options(options), objective)
+    large = {"learning_rate": None, **objective.large_text_defaults} if n_tokens >= LARGE_TEXT else {}
+    found = completed(SkipGramSettings.from_options({**vars(settings), **large}), objective)
     values = " ".join(f"{name.replace('_', '-')}={as_typed(getattr(found, name))}" for name in settings.open)
     progress.note(f"chosen by the number of tokens: {values}")
     return found

@@ -1,9 +1,7 @@
 """A corpus before it is trained on: what its text is like, how much of it a vocabulary covers, and what training will take."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -32,53 +30,32 @@ MEANINGS = {
 TOO_LITTLE = ": TOO LITTLE"
 
 
-@dataclass(frozen=True)
-class CorpusReport:
-    """What was found."""
-
-    corpora: list[str]
-    tokens: int
-    text: dict[str, Any]  # of `Inspector.findings`
-    vocabulary: list[dict[str, Any]]  # of `coverage`
-    sample: float
-    training: dict[str, Any]  # memory and disk in bytes, by purpose
-
-    def as_dict(self) -> dict[str, Any]:
-        """As plain types, by name."""
-        return asdict(self)
-
-    def table(self) -> str:
-        """For people: a line for each fact, with its name before a tab."""
-        text, own = SimpleNamespace(**self.text), self.training
-        rows = {
-            "text": f"{text.n_bytes:,} bytes, {text.n_lines:,} lines, {self.tokens:,} tokens",
-            "longest line": f"{text.longest:,} bytes" + _places([text.longest_at] if text.longest_at else []),
-        }
-        rows |= {meaning: f"{text.counts[kind]:,}" + _places(text.places[kind]) for kind, meaning in MEANINGS.items()}
-        rows["repeated lines"] = f"{text.repeated_lines:.2%} of the lines, {text.repeated_bytes:.2%} of their bytes"
-        scripts = [f"{name} {share:.2%}" for name, share in text.scripts.items() if share >= MIN_SHARE]
-        rows["scripts"] = ", ".join(scripts) or "no letters"
-        for each in self.vocabulary:
-            kept = f"{each['kept']:,} after subsampling at {self.sample:g}"
-            rows[f"--min-count {each['min_count']}"] = f"{each['words']:,} words, {each['share']:.2%} of the tokens, {kept}"
-        is_short = own["disk"]["model"] + own["disk"]["checkpoints"] > own["disk_free"]
-        rows["memory"] = disk.summary(own["memory"], own["available"]) + TOO_LITTLE * (not own["fits"])
-        rows["disk"] = disk.summary(own["disk"], own["disk_free"]) + TOO_LITTLE * is_short
-        return "\n".join(f"{name}\t{value}" for name, value in rows.items())
+def table(found: dict[str, Any]) -> str:
+    """What `check` found, for people: a line for each fact, with its name before a tab."""
+    text, own = found["text"], found["training"]
+    rows = {
+        "text": f"{text['n_bytes']:,} bytes, {text['n_lines']:,} lines, {found['tokens']:,} tokens",
+        "longest line": f"{text['longest']:,} bytes" + _places([text["longest_at"]] if text["longest_at"] else []),
+    }
+    rows |= {meaning: f"{text['counts'][kind]:,}" + _places(text["places"][kind]) for kind, meaning in MEANINGS.items()}
+    rows["repeated lines"] = f"{text['repeated_lines']:.2%} of the lines, {text['repeated_bytes']:.2%} of their bytes"
+    scripts = [f"{name} {share:.2%}" for name, share in text["scripts"].items() if share >= MIN_SHARE]
+    rows["scripts"] = ", ".join(scripts) or "no letters"
+    for each in found["vocabulary"]:
+        kept = f"{each['kept']:,} after subsampling at {found['sample']:g}"
+        rows[f"--min-count {each['min_count']}"] = f"{each['words']:,} words, {each['share']:.2%} of the tokens, {kept}"
+    is_short = own["disk"]["model"] + own["disk"]["checkpoints"] > own["disk_free"]
+    rows["memory"] = disk.summary(own["memory"], own["available"]) + TOO_LITTLE * (not own["fits"])
+    rows["disk"] = disk.summary(own["disk"], own["disk_free"]) + TOO_LITTLE * is_short
+    return "\n".join(f"{name}\t{value}" for name, value in rows.items())
 
 
 def check(
-    corpora: Sequence[str],
-    config: Configuration,
-    *,
-    output: Path,
-    cache_dir: Path | None = None,
-    progress: Progress | None = None,
-) -> CorpusReport:
+    corpora: Sequence[str], config: Configuration, *, output: Path, cache_dir: Path | None, progress: Progress
+) -> dict[str, Any]:
     """Read `corpora` once, with the configuration of `skipgram.task.train`; nothing is written but to the token cache, which
     training then finds filled. Raises `EmbedxError` for what `train` would.
     """
-    progress = progress or Silent()
     home = cache_dir or cache.default_folder()
     with workspace(home) as folder:
         inspector = Inspector(folder)
@@ -99,7 +76,10 @@ def check(
                 "disk": {"model": model, "checkpoints": (KEPT + 1) * state, "encoded text": corpus.bytes},  # one unfinished
                 "disk_free": disk.free_disk(output),
             }  # fmt: skip
-            return CorpusReport(list(corpora), corpus.n_tokens, inspector.findings(), own, vocabulary.sample, training)
+            return {
+                "corpora": list(corpora), "tokens": corpus.n_tokens, "text": inspector.findings(),
+                "vocabulary": own, "sample": vocabulary.sample, "training": training,
+            }  # fmt: skip
 
 
 def coverage(counts: np.ndarray, min_counts: Sequence[int], vocabulary: VocabularySettings) -> list[dict[str, Any]]:
@@ -115,6 +95,5 @@ def coverage(counts: np.ndarray, min_counts: Sequence[int], vocabulary: Vocabula
 
 
 def _places(places: Sequence[dict[str, Any]]) -> str:
-    return ": " * bool(places) + ", ".join(
-        f"{place['source']} line {place['line']:,} byte {place['byte']:,}" for place in places
-    )
+    found = [f"{place['source']} line {place['line']:,} byte {place['byte']:,}" for place in places]
+    return ": " * bool(found) + ", ".join(found)

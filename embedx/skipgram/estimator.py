@@ -10,7 +10,6 @@ from embedx import objectives, samplers
 from embedx.errors import EmbedxError
 from embedx.settings import PhraseSettings, Settings, StartSettings, TextSettings, VocabularySettings, settings_of
 from embedx.skipgram import task
-from embedx.skipgram.callbacks import Callback
 from embedx.skipgram.configuration import configure
 from embedx.skipgram.settings import SkipGramSettings
 from embedx.text.encode import Corpora
@@ -42,7 +41,7 @@ class SkipGram:
 
     # ---- training
 
-    def fit(self, corpora: Corpora, y: object = None, *, callbacks: Iterable[Callback] = ()) -> Self:
+    def fit(self, corpora: Corpora, y: object = None, *, callbacks: Iterable[task.Callback] = ()) -> Self:
         """Train; the result is `self.model`. Raises `EmbedxError`. Ctrl-C keeps the model so far and is raised again; so is
         `DivergedError` when training diverges at lower rates too, with the model of what was last found good, if anything was.
 

@@ -39,19 +39,15 @@ class SkipGramSettings(TrainingSettings):
         "skipgram",
         "`skipgram`, where each context word predicts the centre, or `cbow`, where their mean does; the default block size of "
         f"cbow is {ENCODERS['cbow'].DEFAULTS['block_size']}",
-        choices=tuple(ENCODERS),
-        panel="Model",
-    )
+        choices=tuple(ENCODERS), panel="Model",
+    )  # fmt: skip
     dim: int = param(100, "dimension of the word vectors", at_least=1, panel="Model")
     window: int = param(
         5,
         "maximum distance between centre and context word, in kept words; each centre's own window is drawn between 1 and "
         f"this; `all`, which is {WHOLE_SENTENCE}, draws none: all other words of a sentence are context, so far",
-        at_least=1,
-        at_most=WHOLE_SENTENCE,  # a block has the rows of a whole window, and Ctrl-C waits for a chunk of them
-        parse=distance,
-        panel="Model",
-    )
+        at_least=1, at_most=WHOLE_SENTENCE, parse=distance, panel="Model",
+    )  # fmt: skip
     optimizer: str = param(
         "rowwise-adagrad",
         f"optimiser: {optimizers.meanings(WORDS, COLLAPSED)}; from {LARGE_TEXT:,} tokens on by default "
@@ -60,61 +56,46 @@ class SkipGramSettings(TrainingSettings):
     )
     learning_rate: float | None = param(
         None,
-        f"learning rate at the start; falls linearly to zero over the run; by default {optimizers.usual_rates(WORDS)}",
+        f"initial learning rate; falls linearly to 0; by default {optimizers.usual_rates(WORDS)}",
         above=0.0,
         at_most=MAX_RATE,
     )
     bias: str = param(
-        "frequency",
-        "initial value of the output rows' biases: `frequency` predicts how often each word occurs; `none` trains no biases",
-        choices=("frequency", "zero", "none"),
-        panel="Model",
-    )
+        "frequency", "initial biases of output rows: `frequency` predicts how often each word occurs; `none` trains no biases",
+        choices=("frequency", "zero", "none"), panel="Model",
+    )  # fmt: skip
     block_size: int = param(
         8,
-        "consecutive centre words that are trained together and share their noise words; 0 draws noise for each "
-        "pair separately",
+        "consecutive centre words that share their noise words; 0 draws noise for each pair separately",
         at_least=0,
         at_most=64,
     )
     draws: int | None = param(
-        None,
-        "noise words drawn for each block, with --collapsed for each input; by default enough to keep each update small",
-        at_least=1,
+        None, "noise words for each block (--collapsed: each input); by default so many that each update is small", at_least=1,
         at_most=MAX_DRAWS,
-    )
+    )  # fmt: skip
     shuffle: bool = param(
-        True,
-        "train on chunks of 10,000 tokens in an order drawn for each epoch, so that a corpus sorted by subject or date "
-        "is learned evenly; otherwise in the order of the corpus",
+        True, "train on chunks of 10,000 tokens in random order, for corpora sorted by subject or date; else in corpus order"
     )
     subwords: str | None = param(
         None,
-        "lengths of character n-grams, such as 3-6: a word's vector is the mean of a vector of its own and of those of its "
-        "n-grams, so that words which were never seen have one too",
+        "lengths of character n-grams, such as 3-6: a word's vector is the mean of its own and its n-grams' vectors, so that "
+        "words which were never seen have one too",
     )
     buckets: int | None = param(
-        None,
-        f"with --subwords: how many vectors n-grams are hashed to; by default {BUCKETS:,}, of which only those of the "
-        "vocabulary take memory",
-        at_least=1,
+        None, f"with --subwords: number of vectors that n-grams are hashed to; by default {BUCKETS:,}", at_least=1,
         at_most=MAX_BUCKETS,
-    )
+    )  # fmt: skip
     heldout: float = param(
         0.0,
         "fraction of the corpus that is left out of training, such as 0.1%, in a few dozen contiguous spans, beside a border "
         "about each; its log-likelihood is reported at the end",
-        at_least=0.0,
-        at_most=0.5,
-        parse=fraction,
-        panel="Held-out text",
-    )
+        at_least=0.0, at_most=0.5, parse=fraction, panel="Held-out text",
+    )  # fmt: skip
     heldout_points: int | None = param(
-        None,
-        "also report it about N times over the run, at ends of epochs; the model's `history` has the values",
-        at_least=1,
+        None, "also report it about N times over the run, after epochs; `history` in the model has them", at_least=1,
         panel="Held-out text",
-    )
+    )  # fmt: skip
 
     @property
     def ngrams(self) -> NGrams | None:
@@ -136,7 +117,7 @@ class CollapsedSettings(Settings):
 
     warm_start: str = param(
         "ns",
-        "initialise by one epoch of streaming with this objective, or at random (`none`)",
+        "initialise by one epoch of streaming with this objective, or at random: `none`",
         choices=("ns", "none"),
         fine=True,
     )

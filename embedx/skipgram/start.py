@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from embedx import objectives, optimizers
-from embedx.engine import skipgram as engine
+from embedx.engine.skipgram import SkipGramTables
 from embedx.errors import EmbedxError
 from embedx.objectives.contract import Objective
 from embedx.optimizers.contract import PER_COORDINATE, PER_ROW, WORDS
@@ -46,6 +46,7 @@ class Start:
         self.model: WordVectors = load_folder(self.path)
         if self.model.counts is None or self.model.output_vectors is None or "objective" not in self.model.facts:
             raise EmbedxError(f"--start {self.path}: no record of how it was trained; give a folder that `embedx train` wrote")
+        self.counts: np.ndarray = self.model.counts
         self.objective = objectives.find(self.model.facts["objective"])
         self.index = {word: row for row, word in enumerate(self.model.words)}
 
@@ -59,10 +60,8 @@ class Start:
             raise EmbedxError(f"--max-vocab {limit}: less than the {len(self.model):,} words of --start, which are all kept")
         for name in FIXED:
             if options.get(name, own.get(name)) != own.get(name):
-                has = "none" if own.get(name) is None else own[name]
-                raise EmbedxError(
-                    f"{option_name(name)} {options[name]}: the model of --start {self.path} has {has}; leave it out"
-                )
+                has = f"the model of --start {self.path} has {own.get(name) or 'none'}"
+                raise EmbedxError(f"{option_name(name)} {options[name]}: {has}; leave it out")
         return {**{name: own[name] for name in (*KEPT, *FIXED) if own.get(name) is not None}, **options}
 
     def phrase_settings(self) -> PhraseSettings:
@@ -76,12 +75,11 @@ class Start:
         (n_types,) from provisional ids, -1 if left out.
         """
         model, n_old = self.model, len(self.model)
-        assert model.counts is not None
         row = np.fromiter((self.index.get(word, -1) for word in corpus.words), np.int64, len(corpus.words))
         new = np.flatnonzero((row < 0) & is_wanted(corpus, settings))
         max_new = len(new) if settings.max_vocab is None else settings.max_vocab - n_old
         new = new[np.argsort(-corpus.counts[new], kind="stable")][:max_new]
-        counts = np.concatenate([model.counts, corpus.counts[new]])
+        counts = np.concatenate([self.counts, corpus.counts[new]])
         np.add.at(counts, row[row >= 0], corpus.counts[row >= 0])
         words = [*model.words, *corpus.words.at(new)]
         row[new] = np.arange(n_old, len(words))
@@ -94,8 +92,7 @@ class Start:
 
     def summary(self, corpus: EncodedCorpus, words: Vocabulary, objective: Objective, has_bias: bool) -> str:
         """What changes, in a line."""
-        n_old, n_seen = len(self.model), sum(word in self.index for word in corpus.words)
-        before = sum(self.model.counts.tolist()) if self.model.counts is not None else 0
+        n_old, before, n_seen = len(self.model), int(self.counts.sum()), sum(word in self.index for word in corpus.words)
         others = {"output vectors": self.keeps_outputs(objective)}
         if has_bias:
             others["biases"] = self.keeps_bias(objective)
@@ -117,16 +114,14 @@ class Start:
         return "bias" in self.model.arrays and same and self.keeps_outputs(objective)
 
     def write(
-        self,
-        tables: engine.SkipGramTables,
-        words: Vocabulary,
-        objective: Objective,
-        settings: SkipGramSettings,
-        buckets: np.ndarray,  # int32 (n,): those of n-grams that have a row, ascending
-    ) -> engine.SkipGramTables:
-        """Write the model's rows into tables that are initialised as usual; the tables, with what is frozen."""
+        self, tables: SkipGramTables, words: list[str], objective: Objective, settings: SkipGramSettings, buckets: np.ndarray
+    ) -> SkipGramTables:
+        """Write the model's rows into tables that are initialised as usual; the tables, with what is frozen.
+
+        buckets   int32 (n,), ascending: those of n-grams that have a row
+        """
         arrays, dim, n_words = self.model.arrays, self.model.vectors.shape[1], len(words)
-        row = np.array([self.index.get(word, -1) for word in words.words], np.int64)
+        row = np.array([self.index.get(word, -1) for word in words], np.int64)
         old = np.flatnonzero(row >= 0)
         row = row[old]
         inputs, outputs = [(old, arrays["input" if settings.ngrams is None else "word_part"], row)], []
@@ -151,10 +146,9 @@ class Start:
             frozen.append(table._replace(frozen=is_old.astype(np.uint8)))
         return tables._replace(inputs=frozen[0], outputs=frozen[1]) if self.settings.freeze else tables
 
-    def identity(self) -> dict[str, Any]:
-        """What decides the result, as JSON types."""
-        arrays = self.model.arrays
-        return {"arrays": [checksum(arrays[name]) for name in sorted(arrays)], "freezes": self.settings.freeze}
+    def identity(self) -> list[int]:
+        """Checksums of the model."""
+        return [checksum(array) for _, array in sorted(self.model.arrays.items())]
 
 
 def started(options: Mapping[str, Any]) -> Start | None:

@@ -1,4 +1,4 @@
-"""How a chunk of text is trained, and by which kernel.
+"""The parameters of word vectors, and how a chunk of text trains them, by which kernel.
 
 Streamed         candidates are drawn rows, or those on a tree's path     engine/skipgram.py
                  they are all rows                                        engine/skipgram_all.py
@@ -20,16 +20,20 @@ from embedx.engine.select import JOINT, SINGLE, SUMMED
 from embedx.kernels.random import stream_key
 from embedx.objectives.contract import Objective
 from embedx.objectives.retrieval import RetrievalObjective
+from embedx.optimizers.contract import new_table
 from embedx.samplers.contract import Sampler
 from embedx.search.index import Index, empty_index
 from embedx.search.updater import IndexUpdater
 from embedx.skipgram.configuration import PAIRS_PER_DRAW
+from embedx.skipgram.settings import SkipGramSettings
 from embedx.text.subsampling import TokenStream
+from embedx.training.memory import allocating
 from embedx.training.progress import Progress
 from embedx.training.schedule import Orders
 from embedx.training.state import TrainState
 from embedx.training.strategy import Strategy, Tally
 
+SMALLER = "lower --dim, --max-vocab, --threads or --window"  # where memory is short
 SHUFFLED = 2**34  # the place of the order of chunks among a seed's random numbers
 CHUNK = 10_000  # tokens a worker trains between two looks at the clock: about 5 ms
 # The loss before training is that of one chunk in so many, of at most so many chunks.
@@ -38,6 +42,17 @@ CHUNKS_PER_SAMPLE, MAX_SAMPLES = 100, 8
 REFRESHED_SHARE = 0.02
 REFRESHED_ROWS = 500
 REBUILD_SHARE = 0.5  # as that of `search.updater`, but rarer: a word keeps what it has found for long
+
+
+def empty_tables(objective: Objective, settings: SkipGramSettings, n_words: int, n_buckets: int = 0) -> engine.SkipGramTables:
+    """Parameters of zeros, whose memory is taken when they are written to, with rows for buckets of n-grams after those of the
+    words. Raises `EmbedxError` when they cannot be had.
+    """
+    columns, rule = settings.dim + (settings.bias != "none"), optimizers.update_rule(settings.optimizer)
+    with allocating(f"two tables of {n_words + n_buckets:,} rows × {settings.dim} numbers", SMALLER):
+        inputs, outputs = (new_table(n, columns, rule) for n in (n_words + n_buckets, objective.n_rows(n_words)))
+    state = np.zeros((n_words, objective.state_width), dtype=np.float32)
+    return engine.SkipGramTables(inputs, outputs, state, np.zeros(n_words if state.size else 1, dtype=np.int64))
 
 
 def form_of(objective: Objective) -> int:
@@ -152,10 +167,8 @@ class RetrievedStream(Streamed):
     the run, while all scores are alike. A worker is a workspace for blocks and one for searching.
     """
 
-    def __init__(
-        self, objective: Objective, settings: Any, sampler: Sampler, tables: engine.SkipGramTables, stream: TokenStream
-    ) -> None:
-        super().__init__(objective, settings, sampler, tables, stream)
+    def __init__(self, objective: Objective, settings: Any, *of_run: Any) -> None:
+        super().__init__(objective, settings, *of_run)
         n_rows, search = self.n_rows, objective.search(self.n_rows)
         assert isinstance(objective, RetrievalObjective)
         assert search is not None
@@ -168,7 +181,7 @@ class RetrievedStream(Streamed):
         n_draws = self.plan.n_draws if objective.has_tail else 0
         self.retrieved_run = self.run._replace(plan=self.plan._replace(candidates=blocks.RETRIEVED, n_draws=n_draws))
         max_found = min(n_found * blocks.max_inputs(self.plan), n_rows)  # in a block
-        widest, stride = self.plan._replace(n_draws=self.plan.n_draws + max_found), tables.inputs.rows.shape[1]
+        widest, stride = self.plan._replace(n_draws=self.plan.n_draws + max_found), self.tables.inputs.rows.shape[1]
         self.workers = [
             (self.new_workspace(widest), retrieved.new_retrieval_workspace(n_rows, n_found, self.search, stride))
             for _ in range(settings.threads)
@@ -185,9 +198,8 @@ class RetrievedStream(Streamed):
         super().compile(progress)
         like = self._retrieved_arguments(empty_index(self.search.blocks), self.workers[0], 0, 0, 0.0)
         load_kernel(retrieved.train_chunk, self.objective.coefficients, self.sampler, like, progress)
-        kept = self.found.rows
-        size = f"{kept.nbytes / 1e6:.3g} MB"
-        progress.note(f"each word keeps the {kept.shape[1]} rows of the highest scores that it finds: {size}")
+        size, n_found = self.found.rows.nbytes / 1e6, self.found.rows.shape[1]
+        progress.note(f"each word keeps the {n_found} rows of the highest scores that it finds: {size:.3g} MB")
 
     def phase(self, step: int) -> int:
         """1 where rows are retrieved."""

@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,13 +15,9 @@ from embedx.engine import skipgram as engine
 from embedx.engine import subwords
 from embedx.errors import DivergedError, EmbedxError
 from embedx.evaluation import heldout
-from embedx.objectives.contract import Objective
 from embedx.samplers.contract import Sampler
-from embedx.skipgram.callbacks import Callback, EpochEnd, want_an_end
 from embedx.skipgram.configuration import Configuration, by_size, resolved, warn_of_rate
-from embedx.skipgram.settings import SkipGramSettings
-from embedx.skipgram.strategies import RetrievedStream, Streamed
-from embedx.skipgram.tables import SMALLER, empty_tables, initialise
+from embedx.skipgram.strategies import SMALLER, RetrievedStream, Streamed, empty_tables
 from embedx.text.encode import Corpora, encode
 from embedx.text.encoded_corpus import EncodedCorpus
 from embedx.text.heldout import HeldOut, hold_out, n_pieces
@@ -41,9 +37,24 @@ from embedx.training.strategy import Strategy, Tally
 from embedx.vectors import model
 from embedx.vectors.subwords import Subwords
 
+INITIAL = 2**32  # the place of the initial vectors among a seed's random numbers
+INITIAL_FLOATS = 1 << 23  # drawn at a time
 MAX_SOURCES = 20  # whose names a model keeps
 BYTES_PER_LINE = 12  # of a word and its count in a model's folder, about
 COUNT_BYTES = 8
+
+
+class EpochEnd(NamedTuple):
+    """The argument of a callback."""
+
+    epoch: int  # from 1
+    loss: float | None  # mean per pair over the epoch, in nats; None if there was no pair
+    words: int  # of the vocabulary that were read in it
+    seconds: float  # of training so far
+    model: model.WordVectors  # as it is now: views of tables that training changes later
+
+
+Callback = Callable[[EpochEnd], object]  # called after each epoch; what returns True ends the training
 
 
 @dataclass(frozen=True)
@@ -72,28 +83,15 @@ class Task:
     history: list[dict[str, Any]] = field(default_factory=list)  # held-out log-likelihoods, sums by span
 
     @property
-    def objective(self) -> Objective:
-        return self.config.objective
-
-    @property
-    def settings(self) -> SkipGramSettings:
-        return self.config.settings
-
-    @property
     def kept(self) -> np.ndarray:
         """How often each word is expected to survive subsampling, int64 (n_words,)."""
         return kept_counts(self.words.trained_counts, self.config.vocabulary.sample)
 
     @property
-    def n_trained_words(self) -> int:
-        """How many tokens of the vocabulary an epoch reads."""
-        return int(self.corpus.counts[self.remap >= 0].sum()) - (int(self.heldout.counts.sum()) if self.heldout else 0)
-
-    @property
     def size(self) -> str:
         """The size of the tables, for people."""
         of_ngrams = f" and {len(self.buckets):,} buckets" if len(self.buckets) else ""
-        return f"{len(self.words):,} words{of_ngrams} × {self.settings.dim} numbers"
+        return f"{len(self.words):,} words{of_ngrams} × {self.config.settings.dim} numbers"
 
     def identity(self) -> dict[str, Any]:
         """What decides the result, by which a resumed run is recognised."""
@@ -119,7 +117,7 @@ class Task:
 
         Raises `EmbedxError` where even the workspaces of its threads cannot be allocated.
         """
-        tables, settings = self.tables, self.settings
+        tables, settings = self.tables, self.config.settings
         with allocating(f"{self.size} with --threads {settings.threads} and --window {settings.window}", SMALLER):
             of_training = self.strategy().memory()
         state = {
@@ -131,28 +129,42 @@ class Task:
 
     def on_disk(self) -> tuple[int, int]:
         """Bytes of the model's folder, and of the run's state in a checkpoint."""
-        tables, n_words = self.tables, len(self.words)
+        tables, settings, n_words = self.tables, self.config.settings, len(self.words)
         n_rows = n_words + len(tables.outputs.rows)
-        if self.settings.ngrams is not None:  # the words' own parts beside their vectors
+        if settings.ngrams is not None:  # the words' own parts beside their vectors
             n_rows += len(tables.inputs.rows)
-        numbers = n_rows * self.settings.dim + len(self.buckets) + len(tables.outputs.rows)
+        numbers = n_rows * settings.dim + len(self.buckets) + len(tables.outputs.rows)
         of_words = n_words * (BYTES_PER_LINE + (COUNT_BYTES if self.heldout else 0))
         return 4 * numbers + of_words, n_bytes((tables.inputs, tables.outputs, tables.state, tables.n_updates))
 
     def initialise(self) -> None:
-        """Write to the tables what training starts from."""
-        initialise(self.tables, self.objective, self.settings, self.kept, self.sampler.noise)
+        """Write to tables of zeros what training starts from: inputs uniform in ±1/(2 dim), outputs zero but for biases; and
+        the rows of a model that it continues from.
+        """
+        settings, inputs, outputs = self.config.settings, self.tables.inputs.rows, self.tables.outputs.rows
+        dim, rng = settings.dim, np.random.default_rng([settings.seed, INITIAL])
+        step = max(1, min(65536, INITIAL_FLOATS // dim))  # by blocks, so that no second table is ever in memory
+        for start in range(0, len(inputs), step):
+            block = inputs[start : start + step, :dim]
+            block[:] = (rng.random(block.shape, dtype=np.float32) - np.float32(0.5)) / np.float32(dim)
+        if settings.bias != "none":
+            inputs[:, dim] = 1
+        if settings.bias == "frequency":
+            outputs[:, dim] = self.frequency_scores()
         if self.config.start is not None:
-            self.tables = self.config.start.write(self.tables, self.words, self.objective, self.settings, self.buckets)
+            self.tables = self.config.start.write(self.tables, self.words.words, self.config.objective, settings, self.buckets)
+
+    def frequency_scores(self) -> np.ndarray:
+        """(n_rows,): scores by which the objective predicts how often each word occurs."""
+        return self.config.objective.initial_bias(self.kept / self.kept.sum(), self.sampler.noise)
 
     # ---- training
 
     def strategy(self) -> Streamed:
         """How its chunks are trained."""
         kind = RetrievedStream if self.config.retrieves else Streamed
-        found = kind(self.objective, self.settings, self.sampler, self.tables, self.stream())
-        kept = self.kept
-        found.frequency_scores = self.objective.initial_bias(kept / kept.sum(), self.sampler.noise)
+        found = kind(self.config.objective, self.config.settings, self.sampler, self.tables, self.stream())
+        found.frequency_scores = self.frequency_scores()
         return found
 
     def run(
@@ -165,23 +177,26 @@ class Task:
         """Train the tables in place; `snapshot` is of the state of a run that was set up alike, to resume."""
         if checkpoints is not None:
             checkpoints.identify(lambda: self.identity() | strategy.identity())
-        settings, state, self.loss_unit = self.settings, TrainState(), strategy.loss_unit
+        settings, state, self.loss_unit = self.config.settings, TrainState(), strategy.loss_unit
         if settings.heldout_points:
             state.add_attribute("task.history", self, "history")
 
         def after_epoch(epoch: int, tally: Tally, seconds: float) -> bool:
             if settings.heldout_points:
                 self._score_heldout(epoch + 1, seconds, settings.heldout_points)
-            return want_an_end(callbacks, EpochEnd(epoch + 1, tally.mean_loss, tally.words, seconds, self.model(None)))
+            end = EpochEnd(epoch + 1, tally.mean_loss, tally.words, seconds, self.model(None))
+            answers = [each(end) for each in callbacks]
+            return any(isinstance(each, bool | np.bool_) and bool(each) for each in answers)
 
+        n_words = int(self.corpus.counts[self.remap >= 0].sum()) - (int(self.heldout.counts.sum()) if self.heldout else 0)
         rate = float(settings.learning_rate or 0)
-        schedule = Schedule(rate, strategy.n_chunks, self.n_trained_words, settings.epochs, settings.time_budget)
+        schedule = Schedule(rate, strategy.n_chunks, n_words, settings.epochs, settings.time_budget)
         watch = after_epoch if callbacks or settings.heldout_points else None
         return trainer.run(strategy, schedule, self.progress, watch, snapshot, state, checkpoints, plan=self.plan)
 
     def _score_heldout(self, epochs: int, seconds: float, points: int) -> None:
         """Report the held-out log-likelihood after so many epochs and seconds, if one of the points of the run is passed."""
-        settings, last = self.settings, self.history[-1] if self.history else {"epoch": 0, "seconds": 0.0}
+        settings, last = self.config.settings, self.history[-1] if self.history else {"epoch": 0, "seconds": 0.0}
         now, before = epochs / settings.epochs, last["epoch"] / settings.epochs
         if settings.time_budget is not None:
             now, before = seconds / settings.time_budget, last["seconds"] / settings.time_budget
@@ -201,7 +216,7 @@ class Task:
 
     def model(self, outcome: trainer.Outcome | None) -> model.WordVectors:
         """What was learned so far, as views of the tables; word vectors that are means of rows are new."""
-        settings, dim, tables, start = self.settings, self.settings.dim, self.tables, self.config.start
+        settings, tables, start, dim = self.config.settings, self.tables, self.config.start, self.config.settings.dim
         arrays = {"input": engine.input_vectors(tables)[:, :dim], "output": tables.outputs.rows[:, :dim]}
         subwords = None
         if settings.ngrams is not None:
@@ -214,19 +229,20 @@ class Task:
             arrays["heldout_counts"] = self.words.held_out
         sources = [each["name"] for each in self.corpus.report["sources"] if not each["skipped"]][:MAX_SOURCES]
         facts: dict[str, Any] = {
-            "objective": self.objective.name, "corpus": self.corpus.key, "sources": sources,
+            "objective": self.config.objective.name, "corpus": self.corpus.key, "sources": sources,
             "corpus_tokens": self.corpus.n_tokens, "words": len(self.words),
         }  # fmt: skip
         if start is not None:
             facts |= {"words_kept": len(start.model), "words_added": len(self.words) - len(start.model)}
         if outcome is not None:
-            tally = outcome.tally
+            tally, seconds = outcome.tally, outcome.seconds
             facts |= {
                 "final_loss": outcome.final_loss, "loss_unit": self.loss_unit, "highest_loss": outcome.highest_loss,
-                "epochs": round(outcome.epochs, 4), "words_trained": tally.words, "pairs_trained": tally.pairs,
-                "seconds": round(outcome.seconds, 3), "words_per_second": round(tally.words / max(outcome.seconds, 1e-9)),
+                "epochs": round(outcome.epochs, 4), "pairs_trained": tally.pairs, "seconds": round(seconds, 3),
                 "interrupted": outcome.interrupted_by is not None, **outcome.facts(),
             }  # fmt: skip
+            if self.config.collapsed is None:
+                facts |= {"words_trained": tally.words, "words_per_second": round(tally.words / max(seconds, 1e-9))}
         if self.history:
             facts["history"] = self.history
         return model.WordVectors(
@@ -335,7 +351,7 @@ def prepared(corpus: EncodedCorpus, config: Configuration, progress: Progress) -
 def _check_finite(task: Task) -> None:
     """Raise `DivergedError` if a parameter is not finite."""
     if not all(np.isfinite(table.rows.sum(dtype=np.float64)) for table in (task.tables.inputs, task.tables.outputs)):
-        rate = task.settings.learning_rate or 0
+        rate = task.config.settings.learning_rate or 0
         raise DivergedError(f"vectors are no longer finite at the end of training; try a smaller --learning-rate than {rate:g}")
 
 
@@ -346,7 +362,7 @@ def _check_heldout(found: Mapping[str, float], task: Task, outcome: trainer.Outc
     best, unigram = max(found["log_likelihood"], found["calibrated"]), found["unigram"]
     if best > unigram:
         return None
-    rate = [float(task.settings.learning_rate or 0), *outcome.lowered_rates][-1]
+    rate = [float(task.config.settings.learning_rate or 0), *outcome.lowered_rates][-1]
     lowered = ", to which the run was lowered" if outcome.lowered_rates else ""
     message = (
         f"at the learning rate {rate:.3g}{lowered}, the model does not beat the unigram baseline on held-out text "
