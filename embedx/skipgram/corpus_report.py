@@ -21,12 +21,9 @@ from embedx.training.progress import Progress, Silent
 MIN_COUNTS = (1, 2, 5, 10, 20, 50, 100)
 MIN_SHARE = 0.0005  # of the letters; the table leaves out scripts below it
 MEANINGS = {
-    "not UTF-8": "not UTF-8",
-    "replaced": "U+FFFD, lost before",
-    "wrongly decoded": "UTF-8 decoded as Latin-1",
-    "control characters": "control characters",
+    "replaced": "U+FFFD, lost before", "wrongly decoded": "UTF-8 decoded as Latin-1",
     "giant lines": f"lines above {GIANT >> 20} MiB",
-}
+}  # fmt: skip
 TOO_LITTLE = ": TOO LITTLE"
 
 
@@ -37,7 +34,7 @@ def table(found: dict[str, Any]) -> str:
         "text": f"{text['n_bytes']:,} bytes, {text['n_lines']:,} lines, {found['tokens']:,} tokens",
         "longest line": f"{text['longest']:,} bytes" + _places([text["longest_at"]] if text["longest_at"] else []),
     }
-    rows |= {meaning: f"{text['counts'][kind]:,}" + _places(text["places"][kind]) for kind, meaning in MEANINGS.items()}
+    rows |= {MEANINGS.get(kind, kind): f"{n:,}" + _places(text["places"][kind]) for kind, n in text["counts"].items()}
     rows["repeated lines"] = f"{text['repeated_lines']:.2%} of the lines, {text['repeated_bytes']:.2%} of their bytes"
     scripts = [f"{name} {share:.2%}" for name, share in text["scripts"].items() if share >= MIN_SHARE]
     rows["scripts"] = ", ".join(scripts) or "no letters"

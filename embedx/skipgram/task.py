@@ -351,8 +351,8 @@ def prepared(corpus: EncodedCorpus, config: Configuration, progress: Progress) -
 def _check_finite(task: Task) -> None:
     """Raise `DivergedError` if a parameter is not finite."""
     if not all(np.isfinite(table.rows.sum(dtype=np.float64)) for table in (task.tables.inputs, task.tables.outputs)):
-        rate = task.config.settings.learning_rate or 0
-        raise DivergedError(f"vectors are no longer finite at the end of training; try a smaller --learning-rate than {rate:g}")
+        remedy = f"try a smaller --learning-rate than {task.config.settings.learning_rate:g}"
+        raise DivergedError(f"vectors are no longer finite at the end of training; {remedy}")
 
 
 def _check_heldout(found: Mapping[str, float], task: Task, outcome: trainer.Outcome) -> DivergedError | None:
