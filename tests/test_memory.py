@@ -102,7 +102,7 @@ def test_what_is_printed_is_what_the_system_shows(two_topics, tmp_path):
     found = []
     corpus = tmp_path / "few.txt"
     corpus.write_text("".join(Path(two_topics).read_text().splitlines(keepends=True)[:30]))
-    for dim in "20", "100000":
+    for dim in "20", "400000":
         words = ["train", corpus, "--dim", dim, "--epochs", "1", "--threads", "1", "--output", tmp_path / dim]
         done = subprocess.run(
             [sys.executable, "-c", PEAK, *map(str, words)], env=setting, capture_output=True, text=True, check=True
