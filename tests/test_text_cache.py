@@ -78,16 +78,10 @@ def test_each_source_is_opened_once_and_never_again(corpus, home, monkeypatch):
 
 
 def test_other_settings_or_a_changed_file_are_read_again(corpus, home):
-    keys = {read(corpus, home).key}
-    keys.add(read(corpus, home, lowercase=True).key)
-    keys.add(read(corpus, home, tokenizer="words").key)
-    keys.add(read(corpus, home, on_bad_utf8="skip").key)
-    records = [
-        TextSettings(column="1"),
-        TextSettings(column="1", on_bad_record="skip"),
-        TextSettings(column="1", tokenizer="none"),
-    ]
-    keys.update(cache.cache_key(resolve([str(corpus)]), settings) for settings in records)
+    settings = [{}, {"lowercase": True}, {"tokenizer": "words"}, {"on_bad_utf8": "skip"}]
+    settings += [{"column": "1", **more} for more in ({}, {"on_bad_record": "skip"}, {"tokenizer": "none"})]
+    keys = {cache.cache_key(resolve([str(corpus)]), TextSettings(**each)) for each in settings}
+    assert read(corpus, home).key in keys
     corpus.write_text("Something else")
     changed = read(corpus, home)
     assert len(keys | {changed.key}) == 8

@@ -79,11 +79,6 @@ def test_what_is_not_text_is_an_error_that_says_what_it_seems_to_be(tmp_path, da
         read(write(tmp_path / "corpus", data))
 
 
-def test_latin1_text_with_some_accents_is_read(tmp_path):
-    data = "voilà une phrase française".encode("latin-1") * 10
-    assert read(write(tmp_path / "corpus.txt", data)) == data
-
-
 def test_missing_rights_and_vanished_files_are_errors(tmp_path):
     (source,) = resolve([str(write(tmp_path / "corpus.txt", TEXT))])
     (tmp_path / "corpus.txt").unlink()
@@ -176,10 +171,11 @@ def test_labelled_data_are_no_text(tmp_path, data, pack):
     [
         b"so it was 10:30 11:45 when the train left\n", b"Matthew 5:3 6:4\nBlessed are the poor\n", b"12 55 3\n55 3 12\n",
         b"1 2 3\n4 5 6:7 8\n", b"1 2 3", b"7", b"In fastText, __label__ marks a label.\nNo label.\n", b"a 1:2\n\nb\n",
+        "voilà une phrase française".encode("latin-1") * 10,
         b"", b"\n", b"a " * 4000 + b"__label__x", b"__label__\n", b"1 1:2\n" * 9 + b"words\n", b"2024-01-01 10:30:00 1:2\n",
     ],
 )  # fmt: skip
-def test_text_is_not_taken_for_labelled_data(tmp_path, data):
+def test_text_is_read_as_text(tmp_path, data):
     assert read(write(tmp_path / "a.txt", data)) == data
 
 

@@ -22,7 +22,6 @@ from xml.etree import ElementTree
 Page = tuple[str, frozenset[str]]  # wikitext, and the namespaces of which links are left out
 BATCH_CHARACTERS = 1 << 21  # of pages that a process gets, which starts in a tenth of the time that they take
 
-FILE_NAMESPACE, CATEGORY_NAMESPACE = "6", "14"
 HIDDEN_LINKS = frozenset({"file", "image", "media", "category"})  # their English names, lower-case
 # A redirect in any language: "#REDIRECT [[...", "#пренасочване [[..."; an item of a numbered list has a space after "#".
 REDIRECT = re.compile(r"\s*+#\w++\s*+(?::\s*+)?\[\[")
@@ -135,7 +134,7 @@ def _pages(blocks: Iterable[bytes], cut_off: bool) -> Iterator[Page]:
                 page[name] = found.text or ""
             elif name == "namespace":
                 namespaces[(found.text or "").lower()] = key = found.get("key", "")
-                if key in (FILE_NAMESPACE, CATEGORY_NAMESPACE):
+                if key in ("6", "14"):  # files and categories
                     hidden_links |= {(found.text or "").lower()}
             elif name == "page":
                 if _is_article(page, namespaces):
