@@ -24,7 +24,7 @@ from embedx import load
 from embedx.distributed import words as distributed_words
 from embedx.distributed.ray_backend import Size
 from embedx.distributed.server import WorkerState
-from embedx.distributed.worker import ChunkRange, Worker
+from embedx.distributed.worker import Worker
 from embedx.evaluation import words
 from embedx.settings import TextSettings
 from embedx.skipgram import task as skipgram
@@ -95,14 +95,11 @@ def train_in_turn(job: Job, files: dict[str, str]) -> Result:
         steps = [(epoch, first) for epoch in range(int(settings.epochs)) for first in range(0, inner.n_chunks, each)]
         for turn, (epoch, first) in enumerate(steps):
             worker, state = workers[turn % len(workers)], states[turn % len(workers)]
-            if (initial := server.initial(state)) is not None:
-                worker.overwrite(initial)
+            if not server.is_ready(state):
+                server.add(state, worker.merge(server.remote_delta(state)))
             chunks = range(first, min(first + each, inner.n_chunks))
-            rates = [
-                float(settings.learning_rate or 0) * (1 - (epoch + at / inner.n_chunks) / settings.epochs)
-                for at in (chunks.start, chunks.stop)
-            ]
-            done, taken = worker.train(ChunkRange(epoch, chunks, *rates, 1.0))
+            rate = float(settings.learning_rate or 0) * (1 - (epoch + chunks.start / inner.n_chunks) / settings.epochs)
+            done, taken = worker.train(epoch, chunks, rate)
             assert done is not None
             tally += done
             begun = perf_counter()

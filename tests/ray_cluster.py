@@ -1,13 +1,9 @@
 """A Ray cluster of two machines, which are both this one, for tests that need real ones."""
 
 import contextlib
-import functools
 import os
 import re
-import signal
 import warnings
-
-import pytest
 
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 NODE = {"num_cpus": 1, "object_store_memory": 100_000_000}
@@ -27,20 +23,6 @@ def cluster_of(n_nodes=2):
             yield cluster
         finally:
             cluster.shutdown()
-
-
-@pytest.fixture(scope="module")
-def ray_cluster():
-    """Ray, with this process connected to a cluster of its own, of two CPUs."""
-    import ray
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        ray.init(
-            address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR", namespace="embedx"
-        )
-    yield ray
-    ray.shutdown()
 
 
 class Watching:
@@ -70,11 +52,3 @@ class Watching:
 
     def says(self, words):
         return [note for note in self.notes if words in note]
-
-
-def killed(watching, number=signal.SIGKILL):
-    """Send the first worker a signal."""
-    os.kill(watching.workers()[0], number)
-
-
-stopped = functools.partial(killed, number=signal.SIGSTOP)

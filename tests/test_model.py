@@ -209,7 +209,7 @@ def tree(folder):
 
 
 def test_a_folder_of_the_users_own_stays_whatever_its_name(tmp_path):
-    names = ["m.replaced", "m.replaced-0a1b2c3d", "m.partial-0a1b2c3d", "m.partial-holiday", "m.replaced.bak"]
+    names = ["m.replaced", "m.replaced-0a1b2c3d", "m.partial-holiday", "m.replaced.bak"]
     for name in names:
         (tmp_path / name).mkdir()
         (tmp_path / name / "diary.txt").write_text("dear diary")
@@ -300,20 +300,17 @@ def test_what_a_killed_process_leaves_is_deleted_by_the_next(tmp_path, owner, st
     assert [each.name for each in tmp_path.iterdir()] == ["m"]
 
 
-def test_only_marked_and_empty_leftovers_are_swept(tmp_path):
+def test_only_temporary_folders_that_nobody_has_locked_are_swept(tmp_path):
     save(tmp_path / "m", **toy())
-    contents = {
-        "empty": {},
-        "begun": {"unfinished.txt": "embedx is"},
-        "marked": {"unfinished.txt": locks.UNFINISHED_TEXT, "a": "b"},
-    }
-    kept = {"notes": {"notes": "dear"}, "begun and more": {"unfinished.txt": "embedx is", "notes": "dear"}}
-    for number, files in enumerate((contents | kept).values()):
-        (tmp_path / f"m.partial-0000000{number}").mkdir()
-        for name, content in files.items():
-            (tmp_path / f"m.partial-0000000{number}" / name).write_text(content)
+    for name in "m.partial-00000000", "m.partial-00000001", "m.partial-0001", "m.replaced-00000002", "n.partial-00000003":
+        (tmp_path / name / "sub").mkdir(parents=True)
+        (tmp_path / name / "notes").write_text("dear")
+    (tmp_path / "m.replaced-00000004").mkdir()
+    held = locks.lock(tmp_path / "m.partial-00000001")
     save(tmp_path / "m", **toy(), overwrite=True)
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["m", "m.partial-00000003", "m.partial-00000004"]
+    locks.unlock(held)
+    kept = ["m", "m.partial-00000001", "m.partial-0001", "m.replaced-00000002", "n.partial-00000003"]
+    assert sorted(each.name for each in tmp_path.iterdir()) == kept
 
 
 def test_a_folder_that_is_swept_before_it_is_locked_is_made_again(tmp_path, monkeypatch):

@@ -197,4 +197,4 @@ def test_a_corpus_for_one_run_keeps_nothing_else(tmp_path, small_pieces, corpus,
     monkeypatch.setattr(cache, "current_fingerprint", lambda source: {"size": 0})
     with cache.encode(corpus, TextSettings(vocab_memory=TINY), cache_dir=tmp_path / "cache") as encoded:
         names = {file.name for file in encoded.folder.iterdir()}
-    assert names == {"tokens.bin", "counts.npy", "letters.bin", "starts.npy", "about.json", "unfinished.txt"}
+    assert names == {"tokens.bin", "counts.npy", "letters.bin", "starts.npy", "about.json"}

@@ -53,7 +53,7 @@ SCHEMA = FolderSchema(
     "`embedx classify` wrote",
     names={"labels": Names("labels", counted=True), "features": Names("features", required=False)},
     arrays={
-        "hidden": Array(("features", "dim"), FLOATS, rows_of="features"),
+        "hidden": Array(("features", "dim"), FLOATS),
         "output": Array(("rows", "dim"), FLOATS),
         "bias": Array(("rows",), FLOATS),
         "maxima": Array(("features",), FLOATS),

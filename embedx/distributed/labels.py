@@ -21,11 +21,10 @@ from embedx.classification.settings import ClassifySettings
 from embedx.classification.strategies import Classification, Full, FullSparse, FullTiled, Sampled
 from embedx.classification.tree_training import Trained, TreeTraining
 from embedx.distributed.ray_backend import Size
-from embedx.distributed.replica import ParameterReplica
 from embedx.distributed.run import Distributed
-from embedx.distributed.server import Deltas, Parameters, WorkerState
+from embedx.distributed.server import Parameters, WorkerState
 from embedx.distributed.settings import ClusterSettings
-from embedx.distributed.worker import Plan, TablesPlan
+from embedx.distributed.worker import Plan
 from embedx.engine.examples import examples_of
 from embedx.engine.select import SINGLE
 from embedx.engine.sparse_levels import Level
@@ -38,18 +37,15 @@ MIN_EXAMPLES, MAX_EXAMPLES = 2_000, 200_000  # that a thread trains between two 
 RANGES = 32  # of a level's labels for each thread, so that all end at about the same time
 
 
-# ---- by examples
-
-
 @dataclass(frozen=True)
-class ExamplesPlan(TablesPlan):
-    """Every worker trains minibatches."""
+class ClassifierPlan(Plan):
+    """Every worker trains minibatches, or tiles of labels."""
 
-    kind: type[Classification]
+    kind: type[Classification | TreeTraining]
     settings: ClassifySettings
     arguments: tuple[Any, ...]  # of the kind, but for the settings
 
-    def build(self, threads: int) -> Classification:
+    def build(self, threads: int) -> Classification | TreeTraining:
         # Copies, because arrays that Ray sends are read-only, which is another type to kernels.
         objective, *others = copy.deepcopy(self.arguments)
         return self.kind(objective, dataclasses.replace(self.settings, threads=threads), *others)
@@ -63,8 +59,17 @@ class ExamplesPlan(TablesPlan):
         rates = {name: np.minimum(each, 1 / strategy.batch).astype(np.float32) for name, each in rates.items()}
         return Parameters(tables, strategy.optimizer, strategy.local_state, strategy.n_updates, rates)
 
-    def replica(self, strategy: Classification) -> Any:
-        return DecayedReplica(strategy, self.parameters(strategy))
+    def server(self, strategy: Classification | TreeTraining) -> Any:
+        return TileServer(strategy) if isinstance(strategy, TreeTraining) else super().server(strategy)
+
+    def replica(self, strategy: Classification | TreeTraining) -> Any:
+        if isinstance(strategy, TreeTraining):
+            return TileReplica(strategy)
+        replica = super().replica(strategy)
+        replica.before_merge = strategy.apply_decay  # because its clock is not shared
+        if isinstance(strategy, FullTiled):  # whose rows are copied, trained and written back
+            replica.training = threading.Lock()
+        return replica
 
 
 def _rates_of_outputs(strategy: Classification, of_features: np.ndarray) -> np.ndarray:
@@ -81,64 +86,25 @@ def _rates_of_outputs(strategy: Classification, of_features: np.ndarray) -> np.n
     return np.asarray(shown + n_lines * (1 - (1 - strategy.drawing.noise) ** plan.n_draws))
 
 
-class DecayedReplica(ParameterReplica):
-    """Applies weight decay before each merge, because its clock is not shared."""
-
-    def __init__(self, strategy: Classification, parameters: Parameters) -> None:
-        super().__init__(parameters)
-        self.strategy = strategy
-        if isinstance(strategy, FullTiled):  # whose rows are copied, trained and written back
-            self.training = threading.Lock()
-
-    def merge(self, remote: Deltas, n_trained: float, rate: float) -> Deltas:
-        with self.training:
-            self.strategy.apply_decay()
-            return super().merge(remote, n_trained, rate)
-
-
-# ---- by labels
-
-
-@dataclass(frozen=True)
-class LabelsPlan(Plan):
-    """Every worker trains tiles of labels."""
-
-    settings: ClassifySettings
-    arguments: tuple[Any, ...]  # objective, features, labels, optimizer, counts and trees
-
-    def build(self, threads: int) -> TreeTraining:
-        # Copies, because arrays that Ray sends are read-only, which is another type to kernels.
-        objective, features, labels, *others = copy.deepcopy(self.arguments)
-        settings = dataclasses.replace(self.settings, threads=threads)
-        return TreeTraining(objective, settings, features, examples_of(features, labels), *others)
-
-    def server(self, strategy: TreeTraining) -> "TileServer":
-        return TileServer(strategy)
-
-    def is_done(self, strategy: TreeTraining, epoch: int, chunks: range) -> bool:
-        n_tiles = len(strategy.levels[epoch][1].tiles)
-        return all(chunk >= n_tiles or chunk in strategy.done for chunk in chunks)
-
-    def replica(self, strategy: TreeTraining) -> "TileReplica":
-        return TileReplica(strategy)
-
-
 class TileServer:
-    """Collects tiles. A worker's version is the number of the level that it trains."""
+    """Collects tiles. A worker's version is the number of the level that it trains. Methods are those of `ParameterServer`."""
 
     def __init__(self, strategy: TreeTraining) -> None:
         self.strategy, self.lock = strategy, threading.Lock()
 
-    def initial(self, worker: WorkerState) -> tuple[int, list[Level]] | None:
-        """The number of a level that is to be trained, and the trained levels of its tree."""
-        level = self.strategy.level
-        if worker.version == level:
-            return None
-        worker.version = level
-        return level, self.strategy.trained[self.strategy.levels[level][0]]
+    def is_ready(self, worker: WorkerState) -> bool:
+        return worker.version == self.strategy.level
 
-    def remote_delta(self, worker: WorkerState) -> None:
-        return None
+    def is_done(self, epoch: int, chunks: range) -> bool:
+        n_tiles = len(self.strategy.levels[epoch][1].tiles)
+        return all(chunk >= n_tiles or chunk in self.strategy.done for chunk in chunks)
+
+    def remote_delta(self, worker: WorkerState) -> tuple[int, list[Level]] | None:
+        """The number of the level that is to be trained, and the trained levels of its tree; None if the worker has them."""
+        if self.is_ready(worker) or self.strategy.level == len(self.strategy.levels):
+            return None
+        worker.version = self.strategy.level
+        return worker.version, self.strategy.trained[self.strategy.levels[worker.version][0]]
 
     def add(self, worker: WorkerState, delta: tuple[int, dict[int, Trained]]) -> None:
         level, tiles = delta
@@ -153,23 +119,21 @@ class TileReplica:
     training = contextlib.nullcontext()
 
     def __init__(self, strategy: TreeTraining) -> None:
-        self.strategy, self.level = strategy, -1
+        self.strategy, self.level = strategy, 0
 
-    def overwrite(self, initial: tuple[int, list[Level]]) -> None:
-        strategy, (self.level, above) = self.strategy, initial
-        strategy.trained = [[] for _ in strategy.plans]
-        strategy.trained[strategy.levels[self.level][0]] = [Level(*map(np.array, each)) for each in above]
-        strategy.done = {}
-        strategy.prepare(self.level)
-
-    def merge(self, remote: None, n_trained: float, rate: float) -> tuple[int, dict[int, Trained]]:
-        tiles = self.strategy.done.copy()
-        for n in tiles:
-            del self.strategy.done[n]
-        return self.level, tiles
-
-
-# ----
+    def merge(self, remote: tuple[int, list[Level]] | None, n_trained: float, rate: float) -> tuple[int, dict[int, Trained]]:
+        """The tiles that were trained; then the replica is of the level that the server sent, if it sent one."""
+        strategy = self.strategy
+        trained = self.level, strategy.done.copy()
+        for n in trained[1]:
+            del strategy.done[n]
+        if remote is not None:
+            self.level, above = remote
+            strategy.trained = [[] for _ in strategy.plans]
+            strategy.trained[strategy.levels[self.level][0]] = [Level(*map(np.array, each)) for each in above]
+            strategy.done = {}
+            strategy.prepare(self.level)
+        return trained
 
 
 def distribute(task: classification.Run, cluster: ClusterSettings, size: Size) -> None:
@@ -178,13 +142,13 @@ def distribute(task: classification.Run, cluster: ClusterSettings, size: Size) -
 
     def distributed(own: TreeTraining | Classification) -> Distributed:
         if isinstance(own, TreeTraining):
-            labels = Labels(own.examples.label_offsets, own.examples.label_ids)
-            arguments: tuple[Any, ...] = own.objective, own.features, labels, own.optimizer, own.counts, list(own.plans)
+            examples = examples_of(own.features, Labels(own.examples.label_offsets, own.examples.label_ids))
+            arguments: tuple[Any, ...] = own.objective, own.features, examples, own.optimizer, own.counts, list(own.plans)
             n_chunks = max(size.threads, own.n_chunks // (RANGES * size.workers * size.threads))
-            return Distributed(own, LabelsPlan(own.settings, arguments), size, n_chunks)
-        arguments = own.objective, own.sampler, own.examples, own.optimizer, own.counts, own.n_features, own.warm_up
-        n_chunks = chunks_per_range(cluster.merge_every, own.chunk, own.n * float(own.settings.epochs or 1), size)
-        return Distributed(own, ExamplesPlan(type(own), own.settings, arguments), size, n_chunks)
+        else:
+            arguments = own.objective, own.sampler, own.examples, own.optimizer, own.counts, own.n_features, own.warm_up
+            n_chunks = chunks_per_range(cluster.merge_every, own.chunk, own.n * float(own.settings.epochs or 1), size)
+        return Distributed(own, ClassifierPlan(type(own), own.settings, arguments), size, n_chunks)
 
     task.wrap = distributed
 
@@ -200,19 +164,17 @@ def chunks_per_range(merge_every: int | None, chunk: int, n_examples: float, siz
 def check(cluster: ClusterSettings, settings: ClassifySettings, objective: Objective) -> None:
     """Raise `EmbedxError` for what cannot be trained by workers; the settings are resolved."""
     sampler, optimizer = samplers.SAMPLERS[str(settings.sampler)], optimizers.OPTIMIZERS[str(settings.optimizer)]
-    others = " or ".join(name for name in objective.samplers() if name != sampler.name)
-    of_all, by_label = sampler.candidates == "all", is_label_by_label(settings, objective)
+    by_label = is_label_by_label(settings, objective) and settings.optimizer != "lbfgs"
     if by_label and cluster.merge_every is not None:
         raise EmbedxError("--set merge-every has no effect where each label is trained by itself; leave it out")
+    per_row_of_all = sampler.candidates == "all" and optimizer.keeps == "per_row"
     for option, is_so, why in (
         ("--optimizer lbfgs", settings.optimizer == "lbfgs", "it takes the gradient of all data at once; take adagrad"),
-        ("--deterministic", settings.deterministic and not by_label, "workers merge in no fixed order; leave out one of them"),
-        (f"--sampler {sampler.name}", sampler.candidates == "retrieved",
-         "its index is of one machine; take " + (f"--sampler {others}" if others else "another --objective")),
-        ("--weights sparse", settings.weights == "sparse" and not by_label, "such rows are not merged; take --weights dense"),
-        ("--max-norm", settings.max_norm is not None and not by_label, "merged rows may be longer; take --l2"),
-        (f"--optimizer {optimizer.name}", of_all and optimizer.keeps == "per_row" and not by_label,
-         "all labels are candidates; take adagrad"),
-    ):  # fmt: skip
-        if is_so:
+        ("--sampler search", sampler.candidates == "retrieved", "its index is of one machine; take another sampler"),
+        ("--deterministic", settings.deterministic, "workers merge in no fixed order; leave out one of them"),
+        ("--weights sparse", settings.weights == "sparse", "such rows are not merged; take --weights dense"),
+        ("--max-norm", settings.max_norm is not None, "merged rows may be longer; take --l2"),
+        (f"--optimizer {optimizer.name}", per_row_of_all, "all labels are candidates; take adagrad"),
+    ):
+        if is_so and not by_label:
             raise EmbedxError(f"{option} does not apply with --cluster: {why}")

@@ -58,17 +58,24 @@ def connected(settings: ClusterSettings, threads: int | None, progress: Progress
 
     Raises `EmbedxError` if there is no such cluster, or no machine has so many CPUs.
     """
-    library, address = ray(), str(settings.cluster)
-    if library.is_initialized():
+    is_connected = ray().is_initialized()
+    if not is_connected:
+        progress.note(f"cluster: connecting to {settings.cluster}")
+        _connect(str(settings.cluster))
+    try:
         yield chosen_size(settings.workers, threads)
-        return
+    finally:
+        if not is_connected:
+            ray().shutdown()
+
+
+def _connect(address: str) -> None:
     handler = signal.getsignal(signal.SIGTERM)
-    progress.note(f"cluster: connecting to {address}")
     try:
         if address != "auto":  # where nobody listens Ray would wait for minutes
             host, _, port = address.rpartition(":")
             socket.create_connection((host, int(port)), timeout=CONNECT_SECONDS).close()
-        library.init(address=address, logging_level=logging.ERROR, log_to_driver=False, namespace="embedx")
+        ray().init(address=address, logging_level=logging.ERROR, log_to_driver=False, namespace="embedx")
     except (ValueError, RuntimeError, OSError) as error:
         where = "this machine belongs to no Ray cluster" if address == "auto" else f"no Ray cluster at {address}"
         raise EmbedxError(
@@ -78,10 +85,6 @@ def connected(settings: ClusterSettings, threads: int | None, progress: Progress
     finally:
         if threading.current_thread() is threading.main_thread():  # Ray's own would end the program without a checkpoint
             signal.signal(signal.SIGTERM, handler)
-    try:
-        yield chosen_size(settings.workers, threads)
-    finally:
-        library.shutdown()
 
 
 def chosen_size(workers: int | None, threads: int | None) -> Size:
@@ -134,7 +137,7 @@ class Workers:
         self.error: BaseException | None = None
         self.closed = False
         for _ in range(size.workers):
-            self._start()
+            self._add()
 
     def wait(self) -> None:
         """Until all workers have started, or some and the others take too long. Raises `EmbedxError` if they cannot be."""
@@ -168,11 +171,9 @@ class Workers:
 
     def lost(self, worker: WorkerHandle, why: str) -> None:
         """Start another in its place."""
-        with self.lock:
-            if worker not in self.all or self.closed:
-                return
-            self.all.remove(worker)
-            self.n_lost += 1
+        if not self._remove(worker):
+            return
+        self.n_lost += 1
         if self.n_lost >= LOST_IN_A_ROW:
             self.error = EmbedxError(
                 f"--cluster: {LOST_IN_A_ROW} workers were lost one after another, the last on {worker.host} ({why}); check the "
@@ -180,38 +181,39 @@ class Workers:
             )
             return
         self.progress.note(f"warning: the worker on {worker.host} is lost ({why}); its range is trained by another")
-        self._kill(worker)
-        self._start()
+        self._add()
 
     def close(self) -> None:
         """End all workers."""
+        for each in [*self.all]:
+            self._remove(each)
+        self.closed = True
+
+    def _remove(self, worker: WorkerHandle) -> bool:
+        """End a worker; False if that was done before."""
         with self.lock:
-            self.closed = True
-        for each in self.all:
-            self._kill(each)
+            if worker not in self.all:
+                return False
+            self.all.remove(worker)
+        ray().kill(worker.actor)
+        return True
 
-    def _kill(self, worker: WorkerHandle) -> None:
-        with contextlib.suppress(Exception):
-            ray().kill(worker.actor)
-
-    def _start(self) -> None:
+    def _add(self) -> None:
         options = {"num_cpus": self.size.threads, "max_restarts": 0, "max_concurrency": DEPTH + 1}  # `train`, and `merge`
         with self.lock:
-            if not self.closed and ray().is_initialized():
+            if not self.closed:
                 remote = ray().remote(Worker).options(**options, scheduling_strategy="SPREAD")
                 worker = WorkerHandle(WorkerState(next(self.numbers)), remote.remote(self.plan, self.size.threads))
                 self.all.append(worker)
-                threading.Thread(target=self._welcome, args=(worker,), daemon=True).start()
+                threading.Thread(target=self._start, args=(worker,), daemon=True).start()
 
-    def _welcome(self, worker: WorkerHandle) -> None:
+    def _start(self, worker: WorkerHandle) -> None:
         """Wait until a worker has started."""
         try:
             host, process, version = worker.call("start")
             worker.host = f"{host} (process {process})"
             if version != installed_version():
-                raise EmbedxError(
-                    f"{host}: embedx {version}, while this is {installed_version()}; install the same on all machines"
-                )
+                raise EmbedxError(f"{host}: embedx {version}, not {installed_version()}; install the same on all machines")
         except LostWorkerError as error:
             self.lost(worker, str(error))
         except BaseException as error:

@@ -1,6 +1,7 @@
 """A worker's replica of the parameters: trained by its threads, and merged with the deltas of other workers."""
 
 import contextlib
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,35 +16,24 @@ from embedx.optimizers.contract import PER_COORDINATE, Table, UpdateRule
 class ParameterReplica:
     """The replica of tables that all workers train."""
 
-    training: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()  # in which chunks are trained
-
     def __init__(self, parameters: Parameters) -> None:
+        self.training: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()  # in which chunks are trained
+        self.before_merge: Callable[[], None] = lambda: None
         self.parameters, self.base_updates = parameters, parameters.n_updates.copy()
         self.tables = {
-            name: TableReplica(table, parameters.optimizer, parameters.update_rates.get(name), parameters.partners.get(name))
+            name: TableReplica(table, parameters.optimizer, parameters.update_rates[name], parameters.partners.get(name))
             for name, table in parameters.tables.items()
         }
-
-    def overwrite(self, initial: Deltas) -> None:
-        """Begin from what the server sent; the local delta is lost. No chunk is trained meanwhile."""
-        for name, replica in self.tables.items():
-            for table in (replica.table, replica.base):
-                table.rows[initial[name].row] = initial[name].values
-                if has_state(table):
-                    table.state[initial[name].row] = initial[name].state
-        self._overwrite_state(initial[STATE])
 
     def merge(self, remote: Deltas, n_trained: float, rate: float) -> Deltas:
         """Apply the remote delta and return the local one, of so many words or examples at this learning rate.
 
         Chunks may be trained meanwhile.
         """
-        local = {name: table.merge(remote[name], n_trained, rate) for name, table in self.tables.items()}
-        return local | {STATE: self._merge_state(remote[STATE])}
-
-    def _overwrite_state(self, remote: Delta) -> None:
-        self.parameters.state[remote.row] = remote.values
-        self.parameters.n_updates[remote.row] = self.base_updates[remote.row] = remote.state[:, 0]
+        with self.training:
+            self.before_merge()
+            local = {name: table.merge(remote[name], n_trained, rate) for name, table in self.tables.items()}
+            return local | {STATE: self._merge_state(remote[STATE])}
 
     def _merge_state(self, remote: Delta) -> Delta:
         """Rows that were updated here keep their values; numbers of updates are summed."""
@@ -52,7 +42,8 @@ class ParameterReplica:
             return remote
         row = np.flatnonzero(n_updates != base).astype(np.int32)
         local = Delta(row, state[row], (n_updates[row] - base[row])[:, None])
-        self._overwrite_state(remote)
+        state[remote.row] = remote.values
+        n_updates[remote.row] = base[remote.row] = remote.state[:, 0]
         base[row] += local.state[:, 0]
         state[row], n_updates[row] = local.values, base[row]
         return local
@@ -61,12 +52,9 @@ class ParameterReplica:
 class TableReplica:
     """A worker's copy of a table, and its rows as last agreed on with the server, the base."""
 
-    def __init__(
-        self, table: Table, optimizer: UpdateRule, update_rates: np.ndarray | None = None, partner: Partner | None = None
-    ) -> None:
-        self.table, self.optimizer, self.partner = table, optimizer, partner
+    def __init__(self, table: Table, optimizer: UpdateRule, update_rates: np.ndarray, partner: Partner | None) -> None:
+        self.table, self.optimizer, self.update_rates, self.partner = table, optimizer, update_rates, partner
         self.base = table._replace(rows=aligned_copy(table.rows), state=aligned_copy(table.state))
-        self.update_rates = np.zeros(len(table.rows), np.float32) if update_rates is None else update_rates
         self.position = np.full(len(table.rows), NONE, np.int32)
         local, server, remote, correction = (aligned_zeros(1, table.rows.shape[1]) for _ in range(4))
         self.buffers = Buffers(local, local.view(np.uint32), server, server.view(np.uint32), remote, correction)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from embedx.distributed.ray_backend import DEPTH, LostWorkerError, Size, WorkerHandle, Workers
-from embedx.distributed.worker import ChunkRange, Plan
+from embedx.distributed.worker import Plan
 from embedx.training.memory import n_bytes
 from embedx.training.progress import Progress
 from embedx.training.state import TrainState
@@ -31,7 +31,6 @@ class Distributed(Strategy):
         self.is_over = False
         self.n_bytes = 0  # sent and received
         self.usual: float | None = None  # seconds of a range
-        self.pool: Workers | None = None
 
     def compile(self, progress: Progress) -> None:
         self.inner.compile(progress)
@@ -42,47 +41,42 @@ class Distributed(Strategy):
     def train(self, worker: None, epoch: int, chunk: int, rate: float) -> Tally | None:
         first = chunk * self.chunks_per_range
         chunks = range(first, min(first + self.chunks_per_range, self.inner.n_chunks))
-        if self.plan.is_done(self.inner, epoch, chunks):
+        if self.server.is_done(epoch, chunks):
             return Tally()
-        work = ChunkRange(epoch, chunks, rate, self.rate_at(epoch * self.n_chunks + chunk + 1), self.rate_factor)
-        assert self.pool is not None
         while (taken := self.pool.take(lambda: self.is_over)) is not None:
             try:
-                tally = self._train(taken, work)
+                tally = self._train(taken, epoch, chunks, rate)
                 self.pool.give_back(taken)
                 return tally
             except LostWorkerError as error:
                 self.pool.lost(taken, str(error))
         return None
 
-    def _train(self, worker: WorkerHandle, work: ChunkRange) -> Tally:
+    def _train(self, worker: WorkerHandle, epoch: int, chunks: range, rate: float) -> Tally:
         """Have a worker train a range and merge. Raises `LostWorkerError`."""
         with worker.merging:
-            initial = self.server.initial(worker.state)
-            if initial is not None:
-                self.n_bytes += n_bytes(initial)
-                worker.call("overwrite", initial)
+            if not self.server.is_ready(worker.state):
+                self._merge(worker, None)
         # Seconds to wait: before the first range is trained nobody knows what is usual.
         timeout = None if self.usual is None else max(SLOWEST * self.usual, MIN_TIMEOUT)
-        tally, seconds = worker.call("train", work, timeout=timeout)
+        tally, seconds = worker.call("train", epoch, chunks, rate, timeout=timeout)
         self.usual = seconds if self.usual is None else 0.9 * self.usual + 0.1 * seconds
         if math.isfinite(tally.loss):
             with worker.merging:
-                remote = self.server.remote_delta(worker.state)
-                local = worker.call("merge", remote, timeout=MIN_TIMEOUT)
-                self.server.add(worker.state, local)
-                self.n_bytes += n_bytes(remote) + n_bytes(local)
+                self._merge(worker, MIN_TIMEOUT)
         return tally  # type: ignore[no-any-return]
 
+    def _merge(self, worker: WorkerHandle, timeout: float | None) -> None:
+        remote = self.server.remote_delta(worker.state)
+        local = worker.call("merge", remote, timeout=timeout)
+        self.server.add(worker.state, local)
+        self.n_bytes += n_bytes(remote) + n_bytes(local)
+
     def state(self) -> TrainState:
-        """It can be read with the server's lock while workers train: after a rollback, ranges under way are repeated."""
+        """It can be read with the server's lock while workers train."""
         state = self.inner.state()
         state.lock = self.server.lock
         return state
-
-    def phase(self, step: int) -> int:
-        epoch, at = divmod(step, self.n_chunks)
-        return self.inner.phase(epoch * self.inner.n_chunks + at * self.chunks_per_range)
 
     def untrained_loss(self) -> float | None:
         return self.inner.untrained_loss()
@@ -101,14 +95,9 @@ class Distributed(Strategy):
         return self.inner.facts() | {"cluster": facts}
 
     def forget(self) -> None:
-        """After a rollback workers are sent all parameters again."""
         self.inner.forget()
-        if self.pool is not None:
-            for each in self.pool.all:
-                each.state.version = None
 
     def interrupt(self) -> None:
         """End the workers; ranges under way are lost."""
         self.is_over = True
-        if self.pool is not None:
-            self.pool.close()
+        self.pool.close()

@@ -44,7 +44,7 @@ class Parameters:
     optimizer: UpdateRule
     state: np.ndarray  # (n, width), the objective's own; width 0 if it keeps none
     n_updates: np.ndarray  # int64 (n,)
-    update_rates: Mapping[str, np.ndarray] = field(default_factory=dict)  # float32 (n_rows,): updates for a word or example
+    update_rates: Mapping[str, np.ndarray]  # by table, float32 (n_rows,): updates for a word or example
     partners: Mapping[str, Partner] = field(default_factory=dict)  # by table, what its rows are multiplied by, if known
 
 
@@ -78,7 +78,7 @@ class WorkerState:
     """A worker, as the server knows it."""
 
     number: int
-    version: int | None = None  # of its replica; None if it needs all rows
+    version: int = -1  # of its replica; -1 if it is new
 
 
 class ParameterServer:
@@ -91,24 +91,25 @@ class ParameterServer:
         self.parameters, self.lock, self.version = parameters, threading.Lock(), 0
         sizes = {name: len(table.rows) for name, table in parameters.tables.items()}
         sizes[STATE] = len(parameters.state) if parameters.state.shape[1] else 0
-        self.changed_in = {name: np.full(n, -1, np.int64) for name, n in sizes.items()}
+        self.changed_in = {name: np.zeros(n, np.int64) for name, n in sizes.items()}
         self.changed_by = {name: np.full(n, NOBODY, np.int32) for name, n in sizes.items()}
 
-    def initial(self, worker: WorkerState) -> Deltas | None:
-        """All rows, for a worker that has no version; else None."""
-        if worker.version is not None:
-            return None
-        with self.lock:
-            worker.version = self.version
-            return {name: self._rows(name, np.arange(len(each), dtype=np.int32)) for name, each in self.changed_in.items()}
+    def is_ready(self, worker: WorkerState) -> bool:
+        """Whether the worker has parameters to train."""
+        return worker.version >= 0
+
+    def is_done(self, epoch: int, chunks: range) -> bool:
+        """Whether nothing is left to train in these chunks."""
+        return False
 
     def remote_delta(self, worker: WorkerState) -> Deltas:
-        """What other workers changed since the worker's version, which becomes the current one."""
+        """What other workers changed since the worker's version, which becomes the current one; all rows for a new worker."""
         with self.lock:
             before, worker.version = worker.version, self.version
-            assert before is not None
             return {
-                name: self._rows(name, np.flatnonzero((version > before) & (self.changed_by[name] != worker.number)), half=True)
+                name: self._rows(
+                    name, np.flatnonzero((version > before) & (self.changed_by[name] != worker.number)), before >= 0
+                )
                 for name, version in self.changed_in.items()
             }
 
@@ -116,10 +117,9 @@ class ParameterServer:
         """Add a worker's local delta, merged with the remote delta that it was sent last."""
         with self.lock:
             self.version += 1
-            before = -1 if worker.version is None else worker.version
             for name, local in delta.items():
                 version, changed_by, row = self.changed_in[name], self.changed_by[name], local.row
-                is_alone = (version[row] <= before) | (changed_by[row] == worker.number)
+                is_alone = (version[row] <= worker.version) | (changed_by[row] == worker.number)
                 changed_by[row] = np.where(is_alone, worker.number, SEVERAL)
                 version[row] = self.version
                 if name == STATE:
@@ -132,7 +132,7 @@ class ParameterServer:
                 if has_state(table):
                     table.state[row] = np.minimum(table.state[row] + local.state, self.parameters.optimizer.limit)
 
-    def _rows(self, name: str, row: np.ndarray, half: bool = False) -> Delta:
+    def _rows(self, name: str, row: np.ndarray, half: bool) -> Delta:
         row = row.astype(np.int32)
         if name == STATE:
             return Delta(row, self.parameters.state[row], self.parameters.n_updates[row][:, None])

@@ -12,7 +12,7 @@ from embedx.distributed.ray_backend import Size, connected
 from embedx.distributed.run import Distributed
 from embedx.distributed.server import Parameters
 from embedx.distributed.settings import ClusterSettings
-from embedx.distributed.worker import TablesPlan
+from embedx.distributed.worker import Plan
 from embedx.engine import blocks
 from embedx.engine.subwords import Parts, word_vectors
 from embedx.errors import EmbedxError
@@ -31,7 +31,6 @@ MERGES = 50  # of each worker over a run, where they are cheap enough
 # The more workers, the less each knows of the others: so many merges times the root of their number, as far as the head keeps
 # up, and in any case at least MIN_MERGES.
 MERGES_BY_WORKERS, MIN_MERGES = 14.0, 20
-MIN_MERGES_ALONE = 10  # of a single worker
 # Words of a range for each row of the tables, so that about a tenth of the time goes to merging, and the head keeps up with all
 # threads: merging and sending a row takes 0.8 µs of a worker and of the head, training a word 0.6 µs of a thread.
 WORDS_PER_ROW, WORDS_PER_ROW_AND_THREAD = 16, 0.5
@@ -41,7 +40,7 @@ MAX_CHUNKS, MAX_CHUNKS_FOR_HEAD = 400, 2000
 
 
 @dataclass(frozen=True)
-class WordsPlan(TablesPlan):
+class WordsPlan(Plan):
     """Every worker trains chunks of the stream on tables of its own."""
 
     kind: type[Streamed]
@@ -129,7 +128,7 @@ def chunks_per_range(words: int | None, n_chunks: int, epochs: float, n_rows: in
         return max(1, words // CHUNK)
     of_worker, threads = n_chunks * epochs / size.workers, size.workers * size.threads
     if size.workers == 1:
-        return max(1, int(min(of_worker / MIN_MERGES_ALONE, MAX_CHUNKS_FOR_HEAD * size.threads)))
+        return max(1, int(min(of_worker / MIN_MERGES, MAX_CHUNKS_FOR_HEAD * size.threads)))
     cheap = max(WORDS_PER_ROW, WORDS_PER_ROW_AND_THREAD * threads) * n_rows / CHUNK
     bearable = max(MIN_WORDS_PER_ROW, MIN_WORDS_PER_ROW_AND_THREAD * threads) * n_rows / CHUNK
     longest = min(max(MAX_CHUNKS * size.threads, cheap), MAX_CHUNKS_FOR_HEAD * size.threads)

@@ -8,7 +8,6 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any
 
 from embedx.distributed.replica import ParameterReplica
@@ -21,54 +20,24 @@ from embedx.training.strategy import Strategy, Tally
 class Plan(ABC):
     """What a worker needs to train a strategy; it is sent to each of them.
 
-    `server` and `replica` are called after the strategy's `compile`.
+    `parameters`, `server` and `replica` are called after the strategy's `compile`.
     """
 
     @abstractmethod
     def build(self, threads: int) -> Any:
-        """The strategy that a worker trains; its parameters are overwritten."""
-
-    @abstractmethod
-    def server(self, strategy: Any) -> Any:
-        """The server of the run's strategy: a `ParameterServer`, or of the same methods."""
-
-    @abstractmethod
-    def replica(self, strategy: Any) -> Any:
-        """The replica of a worker's strategy: a `ParameterReplica`, or of the same methods."""
-
-    def is_done(self, strategy: Any, epoch: int, chunks: range) -> bool:
-        """Whether nothing is left to train in these chunks."""
-        return False
-
-
-class TablesPlan(Plan):
-    """The plan of workers that all train the same tables."""
+        """The strategy that a worker trains; its parameters come from the server."""
 
     @abstractmethod
     def parameters(self, strategy: Any) -> Parameters:
-        """The tables, after `compile`."""
+        """The tables that all workers train."""
 
-    def server(self, strategy: Any) -> ParameterServer:
+    def server(self, strategy: Any) -> Any:
+        """The server of the run's strategy: a `ParameterServer`, or of the same methods."""
         return ParameterServer(self.parameters(strategy))
 
-    def replica(self, strategy: Any) -> ParameterReplica:
+    def replica(self, strategy: Any) -> Any:
+        """The replica of a worker's strategy: a `ParameterReplica`, or of the same methods."""
         return ParameterReplica(self.parameters(strategy))
-
-
-@dataclass(frozen=True)
-class ChunkRange:
-    """Chunks of one epoch that a worker trains before it merges."""
-
-    epoch: int
-    chunks: range
-    rate: float  # learning rate at the first chunk
-    next_rate: float  # at the first chunk after it
-    rate_factor: float  # see `Strategy`
-
-    def rate_at(self, chunk: int) -> float:
-        """The learning rate at a chunk."""
-        share = (chunk - self.chunks.start) / len(self.chunks)
-        return self.rate + share * (self.next_rate - self.rate)
 
 
 class Worker:
@@ -89,19 +58,13 @@ class Worker:
             self.free.put(workspace)
         return platform.node(), os.getpid(), installed_version()
 
-    def overwrite(self, initial: Any) -> None:
-        """See `ParameterReplica`."""
-        self.replica.overwrite(initial)
-        self.strategy.forget()
-        self.n_trained = 0
-
-    def train(self, work: ChunkRange) -> tuple[Tally, float]:
-        """Train a range: what was done, and the seconds from its first chunk on.
+    def train(self, epoch: int, chunks: range, rate: float) -> tuple[Tally, float]:
+        """Train chunks of an epoch at a learning rate: what was done, and the seconds from the first chunk on.
 
         Threads that are free take chunks of the next range, if that was given meanwhile.
         """
-        self.strategy.rate_factor, self.rate = work.rate_factor, work.rate
-        left, total, began = iter(work.chunks), Tally(), math.inf
+        self.rate = rate
+        left, total, began = iter(chunks), Tally(), math.inf
 
         def next_chunk() -> int | None:
             with self.lock:
@@ -113,7 +76,7 @@ class Worker:
             workspace = self.free.get()
             while (chunk := next_chunk()) is not None:
                 with self.replica.training:
-                    done = self.strategy.train(workspace, work.epoch, chunk, work.rate_at(chunk)) or Tally()
+                    done = self.strategy.train(workspace, epoch, chunk, rate) or Tally()
                 with self.lock:
                     total += done
                     self.n_trained += done.words

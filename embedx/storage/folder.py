@@ -15,9 +15,9 @@ A folder is written as NAME.partial-XXXXXXXX and renamed, so a model is always c
 NAME.replaced-XXXXXXXX, then the new folder to NAME. A process killed between the two leaves the old model there, where `read`
 still finds it by NAME.
 
-Only models are overwritten: their model.json lists their files, and other files in the folder move to the new one. What a
-killed process left of either name is deleted when NAME is next written, unless another process has locked it. It must have the
-mark of a temporary folder (`embedx.storage.locks`), or a model.json that shows it is a model (which is deleted last).
+Only models are overwritten: their model.json lists their files (and is deleted last), and other files in the folder move to
+the new one. What a killed process left of either name is deleted when NAME is next written, unless another process has locked
+it (`embedx.storage.locks`).
 """
 
 import contextlib
@@ -85,9 +85,7 @@ def read(path: str | Path, schema: FolderSchema) -> Folder:
         raise damaged(path / name, complaint)
     for name, declared in schema.arrays.items():
         if name in arrays and declared.is_finite and (row := first_not_finite(arrays[name])) is not None:
-            rows, _ = names.get(declared.rows_of, (None, None))
-            of = f" of {_short(rows[row])!r}" if rows is not None else ""
-            raise damaged(path / f"{name}.npy", f"row {row:,}{of} has a number that is not finite")
+            raise damaged(path / f"{name}.npy", f"row {row:,} has a number that is not finite")
     return Folder(path, schema.task, names, arrays, description["settings"], facts_of(description))
 
 
@@ -288,13 +286,12 @@ def save(
         return partial
 
     try:
-        _, lock = locks.new_marked(make)
+        _, lock = locks.new_locked(make)
         atomic.write_bytes(partial / DESCRIPTION, [as_text(description).encode()])
         for name, array in arrays.items():
             atomic.write_bytes(partial / f"{name}.npy", npy_blocks(array))
         for stem, (each, counts) in names.items():
             atomic.write_bytes(partial / f"{stem}.tsv", name_lines(each, counts))
-        (partial / locks.UNFINISHED).unlink(missing_ok=True)
         atomic.sync_folder(partial)
         check_output(folder, overwrite)  # which another process may have made meanwhile
         put_in_place(partial, folder)
@@ -356,12 +353,13 @@ def discard(old: Path, new: Path) -> None:
 
 def sweep(folder: Path) -> None:
     """Delete what killed processes left beside `folder`, which is complete."""
-    for left in (*atomic.leftovers(folder, "partial"), *atomic.leftovers(folder, "replaced")):
-        if not locks.remove_if_left(left, even_empty=True):
-            lock = locks.lock(left, wait=False)
-            if lock is not None and is_model(left):
-                discard(left, folder)
-            locks.unlock(lock)
+    for left in atomic.leftovers(folder, "partial"):
+        locks.remove_if_left(left)
+    for left in atomic.leftovers(folder, "replaced"):
+        lock = locks.lock(left, wait=False)
+        if lock is not None and (is_model(left) or not any(left.iterdir())):
+            discard(left, folder)
+        locks.unlock(lock)
 
 
 def present(folder: Path) -> Path:

@@ -1,10 +1,8 @@
 """Locks on folders, which end with the process that has them: they show whether a run is still at work in a folder.
 
-A temporary folder is marked by a file. A marked folder that nobody has locked was left by a killed process and may be deleted,
-as may an empty one with the name of such folders.
+A folder with a name of temporary folders that nobody has locked was left by a killed process, and may be deleted.
 """
 
-import contextlib
 import os
 import shutil
 from collections.abc import Callable
@@ -61,53 +59,27 @@ def unlock(descriptor: int | None) -> None:
 
 # ---- temporary folders
 
-UNFINISHED, UNFINISHED_TEXT = "unfinished.txt", "embedx is at work here; if it was killed, its next run deletes this folder\n"
 
-
-def new_marked(make: Callable[[], Path]) -> tuple[Path, int | None]:
-    """A new folder by `make`, marked, and its lock. Another process may delete it before it is locked, as left by a killed run:
-    then another one is made.
+def new_locked(make: Callable[[], Path]) -> tuple[Path, int | None]:
+    """A new folder by `make`, and its lock. Another process may delete it before it is locked, as left by a killed run: then
+    another one is made.
     """
     while True:
         folder = make()
-        held = mark(folder)
+        held = lock(folder)
         if held is not None or folder.exists():
             return folder, held
 
 
-def mark(folder: Path) -> int | None:
-    """Lock a new folder and mark it as temporary; its lock."""
-    held = lock(folder)
-    if held is not None:
-        try:
-            (folder / UNFINISHED).write_text(UNFINISHED_TEXT, "utf-8")  # once it is locked, so that nobody deletes it
-        except OSError:
-            remove(folder, held)
-            raise
-    return held
-
-
 def remove(folder: Path, held: int | None) -> None:
-    """Delete a marked folder and end its lock; the mark goes last, in case this is cut short."""
-    with contextlib.suppress(OSError):
-        for each in folder.iterdir():
-            if each.is_dir():
-                shutil.rmtree(each, ignore_errors=True)
-            elif each.name != UNFINISHED:
-                each.unlink(missing_ok=True)
+    """Delete a folder and end its lock."""
     shutil.rmtree(folder, ignore_errors=True)
     unlock(held)
 
 
-def remove_if_left(folder: Path, even_empty: bool = False) -> bool:
-    """Delete a marked folder that nobody has locked, with `even_empty` also one not yet marked; whether it was one."""
+def remove_if_left(folder: Path) -> bool:
+    """Delete a temporary folder that nobody has locked; whether it was one."""
     held = lock(folder, wait=False)
     if held is not None:
-        with contextlib.suppress(OSError, ValueError):
-            names = set(os.listdir(folder))
-            text = (folder / UNFINISHED).read_text("utf-8") if UNFINISHED in names else ""
-            if text == UNFINISHED_TEXT or (even_empty and names <= {UNFINISHED} and UNFINISHED_TEXT.startswith(text)):
-                remove(folder, held)
-                return True
-    unlock(held)
-    return False
+        remove(folder, held)
+    return held is not None

@@ -27,7 +27,6 @@ class Array(NamedTuple):
     shape: tuple[str, ...]  # sizes by name
     dtypes: tuple[str, ...] = ("float32",)
     required: bool = False
-    rows_of: str = ""  # the stem of the names of its rows, if they have some
     is_finite: bool = True
 
 

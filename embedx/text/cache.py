@@ -7,7 +7,6 @@
         starts.npy        int64 (n_types + 1,), where each begins
         about.json        what was read, with what settings, and what was found
     FOLDER/building-*.embedx/    a corpus being written or not kept (standard input), or a run's own files; locked while in use
-        unfinished.txt    says so; it is written once the folder is locked
         spilled-*.bin     words that outgrew memory, until they are merged; see `embedx.text.spilled_words`
 
 A corpus is written in a temporary folder, which is locked, and renamed when it is complete. A temporary folder without a lock

@@ -116,9 +116,7 @@ class CorpusWriter:
             if (winner := load(target, SILENT)) is None:
                 progress.note(f"{target}: is in the way, and cannot be replaced; delete it, or name another --cache-dir")
             return winner
-        corpus = EncodedCorpus(target)  # which none can clear before it is unlocked
-        (target / locks.UNFINISHED).unlink(missing_ok=True)
-        return corpus
+        return EncodedCorpus(target)  # which none can clear before it is unlocked
 
 
 def is_kept(folder: Path) -> bool:
@@ -128,7 +126,7 @@ def is_kept(folder: Path) -> bool:
     except OSError:
         return False
     is_named_so = files.KEY.fullmatch(folder.name) is not None and not folder.is_symlink()
-    return is_named_so and bool(names) and names <= {*files.DATA, files.ABOUT, locks.UNFINISHED}
+    return is_named_so and bool(names) and names <= {*files.DATA, files.ABOUT}
 
 
 def remove_kept(folder: Path) -> None:
@@ -149,7 +147,7 @@ def workspace(home: Path) -> Iterator[Path]:
     with explained(home):
         home.mkdir(parents=True, exist_ok=True)
         sweep(home)
-        folder, lock = locks.new_marked(lambda: Path(tempfile.mkdtemp(SUFFIX, BUILDING, home)))
+        folder, lock = locks.new_locked(lambda: Path(tempfile.mkdtemp(SUFFIX, BUILDING, home)))
     try:
         yield folder
     finally:
@@ -160,7 +158,7 @@ def sweep(home: Path) -> None:
     """Delete what killed runs left."""
     for folder in home.glob(f"{BUILDING}{'[a-z0-9_]' * 8}{SUFFIX}"):
         if not folder.is_symlink():
-            locks.remove_if_left(folder, even_empty=True)
+            locks.remove_if_left(folder)
 
 
 @contextlib.contextmanager

@@ -5,7 +5,7 @@ which is next, at which rate, and when to stop (`trainer`); a strategy knows tab
 """
 
 import abc
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,9 +41,7 @@ class Strategy(abc.ABC):
     n_chunks: int  # in an epoch
     reports_itself: bool = False  # reports its progress, because a chunk takes long
     loss_unit: str = ""  # of the loss in a `Tally` over its pairs, as in `nats per pair`
-    is_guarded: bool = True  # may be rolled back by the trainer; False if it cannot diverge
-    rate_factor: float = 1.0  # what the trainer multiplies the learning rate by since the run diverged
-    rate_at: Callable[[int], float]  # the learning rate of a chunk, counted over all epochs; set by the trainer
+    is_guarded: bool = True  # its loss is compared with that of other parts; False if it cannot diverge
 
     @abc.abstractmethod
     def compile(self, progress: Progress) -> None:
@@ -65,14 +63,10 @@ class Strategy(abc.ABC):
         """Whether training has come to its end before the schedule has."""
         return False
 
-    def phase(self, step: int) -> int:
-        """A number that changes at chunks, counted over all epochs, from which on losses are of another kind; 0 at first."""
-        return 0
-
     def untrained_loss(self) -> float | None:
         """Loss per pair of the present parameters, on a little of the data; None if it is unknown.
 
-        Called after `compile`, in phase 0. The caller restores the state.
+        Called after `compile`. The caller restores the state.
         """
         return None
 
