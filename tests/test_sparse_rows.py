@@ -88,25 +88,21 @@ def test_every_number_has_a_slot_and_no_other(n_rows, n_features, has_bias):
 # Labels and features of data whose rows have slots for all features, are read one after another, or sought in.
 SIZES = {"whole": (20, 50), "read": (20, 400), "sought": (4, 2000)}
 EACH = [  # adversarial noise is drawn as any other
-    (name, sampler, optimizer, "whole")
+    (name, sampler)
     for name in SPARSE
     for sampler in objectives.OBJECTIVES[name].samplers()
     if sampler not in ("search", "adversarial", "all")
-    for optimizer in MASKED
 ]
 
 
 @pytest.mark.parametrize(
     ("name", "sampler", "optimizer", "size"),
-    EACH
-    + [
-        (name, sampler, "adagrad", size) for name, sampler in [("ns", "unigram"), ("hs", "path")] for size in ("read", "sought")
-    ],
+    [(*each, list(MASKED)[i % 2], "whole") for i, each in enumerate(EACH)]
+    + [(*each, "adagrad", size) for each in [("ns", "unigram"), ("hs", "path")] for size in ("read", "sought")],
 )
 def test_sparse_rows_are_dense_ones_masked_to_their_support_step_by_step(name, sampler, optimizer, size):
     found = objectives.find(name)
-    if found.kind == "proximal" and optimizer != "sgd":
-        return  # what `resolved` refuses
+    optimizer = "sgd" if found.kind == "proximal" else optimizer
     # A step of its own looks ahead at how far each row moves, which is less for a masked one: then every row has all features.
     is_whole = found.uses_score_gain
     n_labels, n_features = (4, 8) if is_whole else SIZES[size]
@@ -158,13 +154,16 @@ def test_a_rows_own_rate_knows_of_its_own_numbers_alone(name, sampler):
     np.testing.assert_allclose(lengths[lengths > 0], 0.25, rtol=1e-4)
 
 
+def trained(data, name, **options):
+    found = objectives.find(name)
+    settings = ClassifySettings(**{"weights": "sparse", "threads": 1} | options)
+    return train(data, found(found.Settings()), settings).classifier
+
+
 @pytest.mark.parametrize("name", ["ns", "hs", "ar", "ove", "implicit", "sampled-softmax"])
 def test_a_model_with_sparse_rows_ranks_unseen_rows_and_comes_back(name, tmp_path):
     data = topics(n=900, n_labels=30)
-    found = objectives.find(name)
-    settings = ClassifySettings(weights="sparse", epochs=20, threads=1, weight_threshold=0.0)
-    trained = train(data.rows(np.arange(700)), found(found.Settings()), resolved(settings, found(found.Settings()), data))
-    model, test = trained.classifier, data.rows(np.arange(700, 900))
+    model, test = trained(data.rows(np.arange(700)), name, epochs=20, weight_threshold=0.0), data.rows(np.arange(700, 900))
     metrics = model.evaluate(test, threads=1)
     assert metrics["p@1"] > 0.5
     scores = model.scores(test.features)
@@ -179,45 +178,33 @@ def test_a_model_with_sparse_rows_ranks_unseen_rows_and_comes_back(name, tmp_pat
 @pytest.mark.parametrize("name", ["ove", "hs"])
 def test_threads_do_not_matter_where_that_is_asked_for(name):
     data = topics(n=300, n_labels=30)
-    found = objectives.find(name)
-    arrays = []
-    for threads in (1, 2):
-        settings = ClassifySettings(weights="sparse", epochs=2, threads=threads, deterministic=True)
-        objective = found(found.Settings())
-        arrays.append(train(data, objective, resolved(settings, objective, data)).classifier.arrays)
-    for each in arrays[0]:
-        np.testing.assert_array_equal(arrays[0][each], arrays[1][each])
+    one, two = (trained(data, name, epochs=2, threads=threads, deterministic=True).arrays for threads in (1, 2))
+    for each in one:
+        np.testing.assert_array_equal(one[each], two[each])
 
 
 def test_weights_of_at_most_the_threshold_are_dropped():
     data = topics(n=300, n_labels=30)
-    found = objectives.find("ns")
-
-    def weights(threshold):
-        settings = ClassifySettings(weights="sparse", epochs=3, threads=1, weight_threshold=threshold)
-        objective = found(found.Settings())
-        return train(data, objective, resolved(settings, objective, data)).classifier.arrays["tree_weight"]
-
-    every, some = weights(0.0), weights(0.2)
+    every, some = (trained(data, "ns", epochs=3, weight_threshold=size).arrays["tree_weight"] for size in (0.0, 0.2))
     assert 0 < len(some) < len(every)
     np.testing.assert_array_equal(np.sort(every[np.abs(every) > 0.2]), np.sort(some))
 
 
-@pytest.mark.parametrize("options", [{"l2": 1e-3}, {"max_norm": 1.0}, {"hidden": 5}])
-def test_what_sparse_rows_do_not_go_with_is_refused(options):
-    with pytest.raises(EmbedxError, match="--weights sparse takes no --"):
-        strategy(topics(n=60, n_labels=20), "ns", "sparse", **options)
-
-
-def test_exact_losses_but_sums_over_labels_are_refused():
-    with pytest.raises(EmbedxError, match="--weights sparse takes drawn candidates, --hidden, or --objective ova"):
-        strategy(topics(n=60, n_labels=20), "softmax", "sparse")
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        *(("ns", options, "takes no --") for options in ({"l2": 1e-3}, {"max_norm": 1.0}, {"hidden": 5})),
+        ("softmax", {}, "takes drawn candidates, --hidden, or --objective ova"),
+    ],
+)
+def test_what_sparse_rows_do_not_go_with_is_refused(name, options, message):
+    with pytest.raises(EmbedxError, match=f"--weights sparse {message}"):
+        trained(topics(n=60, n_labels=20), name, **options)
 
 
 @pytest.mark.parametrize("name", ["ns", "hs"])
 def test_data_at_the_edge_end_well(name):
     """Rows without features, labels without rows, one label, no feature at all."""
-    found = objectives.find(name)
     x = topics(n=30, n_labels=5, n_features=6).features.tolil()
     x[:5] = 0
     for features, lists, n_labels in [
@@ -225,9 +212,7 @@ def test_data_at_the_edge_end_well(name):
         (x.tocsr()[:, :0], [[k % 4] for k in range(30)], 4),
     ]:  # fmt: skip
         data = Labeled(features.astype(np.float32), Labels.of_rows(lists), n_labels)
-        objective = found(found.Settings())
-        settings = resolved(ClassifySettings(weights="sparse", epochs=2, threads=1), objective, data)
-        model = train(data, objective, settings).classifier
+        model = trained(data, name, epochs=2)
         assert np.isfinite(model.scores(data.features)).all()
 
 
@@ -238,7 +223,7 @@ def test_state_goes_on_from_a_snapshot(stop_after):
 
         def run(snapshot=None, found=found):
             objective = found(found.Settings())
-            settings = resolved(ClassifySettings(weights="sparse", epochs=4, threads=1, batch_size=50), objective, data)
+            settings = ClassifySettings(weights="sparse", epochs=4, threads=1, batch_size=50)
             trained = train(data, objective, settings, checkpoints=None if snapshot is None else FromSnapshot(snapshot))
             return trained.classifier.arrays, trained.outcome
 

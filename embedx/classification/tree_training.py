@@ -311,11 +311,7 @@ class TreeTraining(Strategy):
 
 
 def run(
-    strategy: TreeTraining,
-    training: Strategy,
-    history: History,
-    checkpoints: Checkpoints | None,
-    plan: MemoryPlan,
+    strategy: TreeTraining, training: Strategy, history: History, checkpoints: Checkpoints | None, plan: MemoryPlan
 ) -> trainer.Outcome:
     """Train sparse weights, a level of a tree after another, by the strategy itself or another that has it trained."""
     n_levels = len(strategy.levels)
