@@ -14,7 +14,7 @@ from embedx.errors import EmbedxError
 from embedx.evaluation.answers import reliability
 from embedx.evaluation.labels import hits
 from embedx.labeled.data import Labeled, Labels
-from embedx.training.progress import Silent
+from tests.notes import Notes
 
 N_LABELS, N_FEATURES = 40, 120
 
@@ -135,17 +135,14 @@ def test_a_calibration_is_kept_with_the_model_and_one_that_is_damaged_is_reporte
 
 
 def test_a_likelihood_below_that_of_equal_probabilities_is_warned_of():
-    notes = []
-
-    class Notes(Silent):
-        def note(self, message):
-            notes.append(message)
-
+    progress = Notes()
     data, test = noisy(1500, 0, several=False), noisy(500, 1, several=False)
     for loss, is_warned in (("squared-hinge", True), ("logistic", False)):
         found = trained(data, "ova", {"loss": loss})
-        notes.clear()
-        result = found.evaluate(test, progress=Notes())
+        progress.notes.clear()
+        result = found.evaluate(test, progress=progress)
         assert (result["log_likelihood"] < -np.log(N_LABELS)) == is_warned
         assert result["log_likelihood_tempered"] > -np.log(N_LABELS)
-        assert any("is below -3.69, that of equal probabilities for all 40 labels" in each for each in notes) == is_warned
+        assert (
+            any("is below -3.69, that of equal probabilities for all 40 labels" in each for each in progress.notes) == is_warned
+        )

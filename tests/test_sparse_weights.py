@@ -23,6 +23,7 @@ from embedx.kernels.random import stream_key
 from embedx.labeled.data import Labeled, Labels
 from embedx.optimizers import update_rule
 from embedx.training.progress import Silent
+from tests.notes import Notes
 
 KEY = stream_key(3, 5)
 
@@ -293,17 +294,12 @@ def test_a_command_without_an_objective_names_the_one_that_it_takes(tmp_path):
 
 @pytest.mark.parametrize("weights", ["sparse", "tree", "dense"])
 def test_a_support_that_is_too_narrow_for_signed_features_is_warned_of(weights):
-    notes = []
-
-    class Notes(Silent):
-        def note(self, message):
-            notes.append(message)
-
+    progress = Notes()
     for sign in (1, -1):
         data = topics(n=60, n_labels=40)
         data.features.data[::7] *= sign
-        train(data, ova(), settings(weights=weights, epochs=1), progress=Notes())
-        is_warned = any(each.startswith(f"warning: --weights {weights} keeps") for each in notes)
+        train(data, ova(), settings(weights=weights, epochs=1), progress=progress)
+        is_warned = any(each.startswith(f"warning: --weights {weights} keeps") for each in progress.notes)
         assert is_warned == (sign < 0 and weights != "dense")
 
 
