@@ -156,12 +156,11 @@ def test_examples_without_labels_are_passed_over(objective):
     some = [data.labels[i].tolist() if i % 3 else [] for i in range(len(data))]
     sparse = dataclasses.replace(data, labels=Labels.of_rows(some))
     dense = dataclasses.replace(sparse, features=data.features.toarray())
-    for features in (sparse, dense):
-        for sampler in samplers(objective, dense=features is dense):
-            trained = run(objective, data=features, sampler=sampler, epochs=1)
-            lines = [len(labels) if objective.positives == "single" else 1 for labels in some if labels]
-            assert trained.outcome.tally.pairs == sum(lines)
-            assert math.isfinite(trained.outcome.final_loss)
+    lines = [len(labels) if objective.positives == "single" else 1 for labels in some if labels]
+    for i, sampler in enumerate(samplers(objective, dense=True)):
+        trained = run(objective, data=dense if i % 2 or sampler == "search" else sparse, sampler=sampler, epochs=1)
+        assert trained.outcome.tally.pairs == sum(lines)
+        assert math.isfinite(trained.outcome.final_loss)
 
 
 @pytest.mark.parametrize("negatives", [5, 20])
@@ -416,19 +415,19 @@ def test_training_that_leaves_the_finite_numbers_says_so(objective, kind):
 
 @EACH
 def test_saved_and_loaded_it_says_the_same_and_probabilities_sum_to_one(objective, tmp_path):
-    for kind, scaling in (("sparse", "column-max"), ("hidden", "l2")):
-        trained = run(objective, kind, TINY, scaling=scaling, epochs=2, batch_size=None)
-        before = np.concatenate([log_p for _, log_p in trained.classifier.blocks(TINY.features)])
-        assert before.shape == (40, 6)
-        np.testing.assert_allclose(np.exp(before).sum(axis=1), 1, rtol=1e-4)
-        trained.classifier.save(tmp_path / kind)
-        loaded = classifiers.load(tmp_path / kind)
-        after = np.concatenate([log_p for _, log_p in loaded.blocks(TINY.features)])
-        np.testing.assert_allclose(after, before, rtol=1e-5, atol=1e-6)
-        assert loaded.settings == trained.classifier.settings
-        assert loaded.counts.tolist() == trained.classifier.counts.tolist()
-        assert loaded.known == trained.classifier.known
-        assert loaded.evaluate(TINY) == pytest.approx(trained.classifier.evaluate(TINY), rel=1e-4)
+    kind, scaling = (("sparse", "column-max"), ("hidden", "l2"))[list(OBJECTIVES.values()).index(objective) % 2]
+    trained = run(objective, kind, TINY, scaling=scaling, epochs=2, batch_size=None)
+    before = np.concatenate([log_p for _, log_p in trained.classifier.blocks(TINY.features)])
+    assert before.shape == (40, 6)
+    np.testing.assert_allclose(np.exp(before).sum(axis=1), 1, rtol=1e-4)
+    trained.classifier.save(tmp_path / kind)
+    loaded = classifiers.load(tmp_path / kind)
+    after = np.concatenate([log_p for _, log_p in loaded.blocks(TINY.features)])
+    np.testing.assert_allclose(after, before, rtol=1e-5, atol=1e-6)
+    assert loaded.settings == trained.classifier.settings
+    assert loaded.counts.tolist() == trained.classifier.counts.tolist()
+    assert loaded.known == trained.classifier.known
+    assert loaded.evaluate(TINY) == pytest.approx(trained.classifier.evaluate(TINY), rel=1e-4)
 
 
 @pytest.mark.parametrize("kind", WAYS)

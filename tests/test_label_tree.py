@@ -170,7 +170,7 @@ def test_a_plan_reaches_every_label_once(depth, arity):
     np.testing.assert_array_equal(plan.levels[-1].node_of_place, np.arange(n))
 
 
-@pytest.mark.parametrize("stop_after", [0, 2, 4, 9])
+@pytest.mark.parametrize("stop_after", [0, 2, 9])
 def test_a_run_that_was_cut_short_goes_on_to_the_same_model(tmp_path, stop_after, monkeypatch):
     options = {"weights": "tree", "leaf_size": 8, "arity": 4, "trees": 2}
     data = topics()
