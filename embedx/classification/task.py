@@ -65,7 +65,7 @@ def train(
     progress: Progress | None = None,
     checkpoints: Checkpoints | None = None,
 ) -> TrainedClassifier:
-    """A classifier of `data`, as `Run` and its `train` have it."""
+    """Train a classifier on `data`; see `Run` and `Run.train`."""
     return Run(data, objective, settings, sampler_options, progress).train(start, watch, checkpoints)
 
 
