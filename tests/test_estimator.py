@@ -33,7 +33,7 @@ FEW = {"epochs": 5}  # of 100 on data that small: conventions are the same after
 CANDIDATES = [
     (SoftmaxClassifier(), {}),
     (SoftmaxClassifier("ns"), BY_STEPS),
-    (SoftmaxClassifier("hs", **FEW), BY_STEPS),
+    *((SoftmaxClassifier(name, **FEW), BY_STEPS) for name in ("hs", "ar", "ldgs", "implicit")),
     (SoftmaxClassifier("ova", optimizer="adagrad", **FEW), BY_STEPS),
     (SoftmaxClassifier(hidden=16, **FEW), BY_STEPS),
 ]
