@@ -175,7 +175,7 @@ def speed_jobs(run: Run) -> Iterator[Job]:
 def measure(run: Run, job: Job) -> Result:
     match job:
         case {"section": "words" | "growth"}:
-            return words.measure(job, sources.text_of(run), run.quick, run.settings.seconds)
+            return words.measure(job, sources.text_of(run), run.folder, run.settings.seconds)
         case {"section": "speed"}:
             return time_of(run, job)
         case {"what": "facts"}:

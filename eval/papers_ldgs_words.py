@@ -5,12 +5,11 @@ search reports as its objective is taken over the rows found, and too small by w
 """
 
 import gzip
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from embedx.evaluation import heldout, words
-from embedx.kernels.cache_home import cache_home
 from embedx.skipgram import collapsed
 from embedx.skipgram import task as skipgram
 from embedx.skipgram.configuration import configure
@@ -33,30 +32,23 @@ HELD_OUT = 500_000  # bytes at the end of the text
 COLORS = {"softmax": "tab:blue", "mips": "tab:purple", "ldgs": "tab:red", "ns": "tab:gray", "hs": "tab:brown"}
 
 
-def split(corpus: str, quick: bool) -> tuple[Path, Path]:
+def split(corpus: str, folder: Path) -> tuple[Path, Path]:
     """The text without its end, and the end."""
-    folder = cache_home() / "eval"
-    folder.mkdir(parents=True, exist_ok=True)
-    training, rest = (folder / f"collapsed-{part}{'-quick' if quick else ''}.txt" for part in ("training", "heldout"))
     if not Path(corpus).is_file():
         raise SystemExit(f"{corpus}: the section words needs a text of its own: --set corpus=FILE, or --data")
-    opened = gzip.open if corpus.endswith(".gz") else open
-    with opened(corpus, "rb") as text:
+    with (gzip.open if corpus.endswith(".gz") else open)(corpus, "rb") as text:
         data = text.read()
     cut = data.rindex(b" ", 0, len(data) - min(HELD_OUT, len(data) // 10))
+    training, rest = folder / "collapsed-training.txt", folder / "collapsed-heldout.txt"
     training.write_bytes(data[:cut])
     rest.write_bytes(data[cut:])
     return training, rest
 
 
-def judge(rest: Path) -> Callable[[Any], dict[str, float]]:
+def judged(vectors: Any, rest: Path) -> dict[str, float]:
     """What a model makes of the text held out: the same pairs for all models of the same words."""
-
-    def of(vectors: Any) -> dict[str, float]:
-        metrics = heldout.evaluate(vectors, *heldout.pairs_of([str(rest)], vectors)).metrics()
-        return {name: metrics[name] for name in ("log_likelihood", "standard_error")}
-
-    return of
+    metrics = heldout.evaluate(vectors, *heldout.pairs_of([str(rest)], vectors)).metrics()
+    return {name: metrics[name] for name in ("log_likelihood", "standard_error")}
 
 
 def similarity(vectors: Any) -> dict[str, float]:
@@ -70,11 +62,10 @@ def measure_collapsed(
     options = {"dim": 100} | limit | COLLAPSED[name]
     sizes = {"max_vocab": n_words, "min_count": min_count}
     points: list[dict[str, float]] = []
-    of = judge(rest)
 
     def watch(vectors: Any, iteration: Any) -> None:
         costs = {name: getattr(iteration, name) for name in ("seconds", "macs")}
-        points.append({"iteration": iteration.number, **costs, "objective": iteration.loss} | of(vectors))
+        points.append({"iteration": iteration.number, **costs, "objective": iteration.loss} | judged(vectors, rest))
 
     config = configure(name.split()[0], options | sizes, is_collapsed=True)
     trained = collapsed.train([str(training)], config, watch=watch)
@@ -83,13 +74,11 @@ def measure_collapsed(
 
 def measure_streamed(name: str, training: Path, rest: Path, n_words: int) -> dict[str, Any]:
     """Streaming runs of several lengths."""
-    points, vectors = [], None
+    points = []
     for epochs in STREAMED[name]:
         trained = skipgram.train([str(training)], configure(name, {"epochs": epochs, "dim": 100, "max_vocab": n_words}))
-        vectors = trained.vectors
-        points.append({"iteration": epochs, "seconds": trained.outcome.seconds} | judge(rest)(vectors))
-    assert vectors is not None
-    return {"points": points, "final": similarity(vectors)}
+        points.append({"iteration": epochs, "seconds": trained.outcome.seconds} | judged(trained.vectors, rest))
+    return {"points": points, "final": similarity(trained.vectors)}
 
 
 def jobs(n_words: int) -> Iterator[Job]:
@@ -102,8 +91,8 @@ def growth_jobs(sizes: tuple[int, ...]) -> Iterator[Job]:
         yield from ({"section": "growth", "what": "collapsed", "contender": name, "words": n_words} for name in GROWING)
 
 
-def measure(job: Job, corpus: str, quick: bool, seconds: float) -> Result:
-    training, rest = split(corpus, quick)
+def measure(job: Job, corpus: str, folder: Path, seconds: float) -> Result:
+    training, rest = split(corpus, folder)
     if job["section"] == "growth":
         return measure_collapsed(job["contender"], training, rest, job["words"], {"epochs": 1}, min_count=1)
     if job["what"] == "streamed":

@@ -13,9 +13,8 @@ from eval import papers_ldgs, papers_ldgs_data, papers_ldgs_words
 
 
 @pytest.fixture
-def script(monkeypatch, tmp_path):
-    """The experiment's modules, which keep nothing outside the test."""
-    monkeypatch.setattr(papers_ldgs_words, "cache_home", lambda: tmp_path / "cache")
+def script():
+    """The experiment's modules."""
     return SimpleNamespace(measure=papers_ldgs, data=papers_ldgs_data, words=papers_ldgs_words)
 
 
@@ -264,7 +263,7 @@ def test_tables_and_pictures_from_some_of_the_records(script, records):
 def test_the_text_is_split_at_a_word(script, tmp_path):
     text = tmp_path / "text"
     text.write_text(" ".join(f"word{i}" for i in range(2000)))
-    training, rest = script.words.split(str(text), quick=True)
+    training, rest = script.words.split(str(text), tmp_path)
     assert training.read_text() + rest.read_text() == text.read_text()
     assert 0.08 < rest.stat().st_size / text.stat().st_size < 0.12
     assert rest.read_text().startswith(" word")
@@ -275,7 +274,7 @@ def test_words_are_measured_as_they_are_trained(script, tmp_path):
     rng = np.random.default_rng(0)
     topics = [[f"t{t}w{i}" for i in range(8)] for t in range(4)]
     text.write_text(" ".join(" ".join(rng.choice(topics[t % 4], 12)) for t in range(800)))
-    training, rest = script.words.split(str(text), quick=True)
+    training, rest = script.words.split(str(text), tmp_path)
     exact = script.words.measure_collapsed("softmax", training, rest, 50, {"time_budget": 0.5})
     assert [point["iteration"] for point in exact["points"]] == list(range(len(exact["points"])))
     assert exact["points"][-1]["log_likelihood"] > exact["points"][0]["log_likelihood"]
