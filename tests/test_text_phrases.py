@@ -164,7 +164,7 @@ def test_a_model_keeps_what_was_joined_and_other_text_is_joined_alike(write, tmp
     from embedx.evaluation.heldout import pairs_of
 
     other = a_text(300, seed=5)
-    joined, _ = pairs_of(other, loaded, cache_dir=tmp_path / "cache")
+    joined, _ = pairs_of(other, loaded)
     shown = {loaded.words[k] for k in joined.inputs}
     assert {"bank_of_america", "new_york"} <= shown
     (folder / "phrases1.tsv").write_text((folder / "phrases1.tsv").read_text().replace(" ", "", 1))
