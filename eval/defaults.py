@@ -75,7 +75,7 @@ def measure(run: Run, job: Job) -> Result:
     used = {name: value for name in names if (value := trained.classifier.settings.get(name)) is not None}
     return {
         **{name: float(metrics[name]) for name in ("p@1", "p@3", "p@5", "log_likelihood") if name in metrics},
-        "seconds": trained.outcome.seconds, "settings": used,
+        "seconds": trained.outcome.seconds, "settings": used, "lowered_rates": trained.outcome.lowered_rates,
     }  # fmt: skip
 
 

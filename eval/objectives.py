@@ -165,6 +165,8 @@ def trained(run: Run, objective: str, options: Job, text: str) -> Result:
             f"{ended.complaints[-3000:]}\n`embedx train --objective {objective}` failed; --resume continues from here"
         )
     facts = json.loads(ended.printed.splitlines()[-1])
+    if "learning_rate_lowered" in facts:
+        return {"diverged": f"the learning rate was lowered to {facts['learning_rate_lowered'][-1]:.3g}"}
     kept = ("settings", "epochs", "seconds", "words_per_second", "words")
     result = {name: facts[name] for name in kept} | {"loss": facts["final_loss"], "highest_loss": facts["highest_loss"]}
     result |= {"whole": round(whole, 1), "peak_rss": ended.peak or 0}

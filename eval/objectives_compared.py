@@ -278,7 +278,7 @@ def by_rate(records: Records) -> dict[str, dict[float, Result]]:
 
 
 def lost(of: dict[float, Result]) -> dict[float, float]:
-    """Nats less than at the objective's own rate, by factor; infinite where a run diverged."""
+    """Nats less than at the objective's own rate, by factor; infinite where a run diverged or its rate had to be lowered."""
 
     def reached(factor: float) -> float:
         return float(of[factor]["heldout"]["log_likelihood"]) if "heldout" in of[factor] else -math.inf

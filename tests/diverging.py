@@ -22,35 +22,36 @@ from embedx.objectives import OBJECTIVES
 from tests.test_guard import TIMES, labels_at, words_at
 
 
-def of_words(name: str, times: float, text: str, dim: int) -> tuple[bool, float]:
-    """Whether the parameters of a run are finite, and how much better it is."""
+def of_words(name: str, times: float, text: str, dim: int) -> tuple[list[float], bool, float]:
+    """The rates that a run was lowered to, whether its parameters are finite, and how much better it is."""
     vectors, outcome, _ = words_at(name, [text], times, dim=dim)
     outcome.raise_reason()
     found = vectors.facts["heldout"]
     better = max(found["log_likelihood"], found["calibrated"]) - found["unigram"]
     if OBJECTIVES[name].calibrated is False:
         better = float("inf")
-    return all(np.isfinite(array).all() for array in vectors.arrays.values()), better
+    return outcome.lowered_rates, all(np.isfinite(array).all() for array in vectors.arrays.values()), better
 
 
-def of_labels(name: str, times: float, data: Labeled) -> tuple[bool, float]:
+def of_labels(name: str, times: float, data: Labeled) -> tuple[list[float], bool, float]:
     """The same."""
     classifier, outcome, _ = labels_at(name, data, times)
     outcome.raise_reason()
     found = classifier.evaluate(data)
     better = found.get("accuracy", found["p@1"]) - classifier.counts.max() / len(data)
-    return all(np.isfinite(array).all() for array in classifier.arrays.values()), better
+    return outcome.lowered_rates, all(np.isfinite(array).all() for array in classifier.arrays.values()), better
 
 
-def tried(run: Callable[[], tuple[bool, float]]) -> tuple[str, bool]:
+def tried(run: Callable[[], tuple[list[float], bool, float]]) -> tuple[str, bool]:
     """How a run ended, and whether it may end so."""
     try:
-        is_finite, better = run()
+        lowered, is_finite, better = run()
     except DivergedError as error:
         return f"diverged: {error}", True
     except Exception as error:
         return f"{type(error).__name__}: {error}", False
-    return f"{better:+.4f}", is_finite and better > 0
+    rates = ", ".join(f"{rate:.3g}" for rate in lowered) or "as it was"
+    return f"{better:+.4f}, rate {rates}", is_finite and better > 0
 
 
 def main() -> None:

@@ -87,7 +87,7 @@ def same(ours, theirs):
 def test_the_state_of_every_kind_of_objective_comes_back_from_disk(run, name, tmp_path):
     state = run(name, epochs=2)[1].state
     writing = Checkpoints(tmp_path / "out", asked(), False, Silent())
-    writing.take(state)
+    writing.take(state, wait=True)
     same(writing._read(*writing.states(), state)["values"], state.snapshot())
     writing.remove()
 
@@ -99,6 +99,7 @@ def test_a_state_is_restored_from_the_last_checkpoint(tmp_path):
     kept["array"] += 1
     kept["number"] = 0.2
     writing.take(state)
+    writing.finish()
     now = state.snapshot()
     checkpoint.locks.unlock(writing.lock)
     other, theirs = a_state(place=1)
@@ -116,6 +117,7 @@ def test_two_checkpoints_are_kept_and_a_damaged_one_costs_an_interval(tmp_path):
     for number in range(4):
         kept["number"] = number
         writing.take(state)
+    writing.finish()
     checkpoint.locks.unlock(writing.lock)
     files = sorted(writing.folder.glob("state-*.npz"))
     assert [file.name for file in files] == ["state-00000003.npz", "state-00000004.npz"]
@@ -131,7 +133,7 @@ def test_two_checkpoints_are_kept_and_a_damaged_one_costs_an_interval(tmp_path):
 def test_without_a_readable_checkpoint_nothing_is_resumed(tmp_path):
     state, _ = a_state()
     writing = Checkpoints(tmp_path / "out", asked(), False, Silent())
-    writing.take(state)
+    writing.take(state, wait=True)
     checkpoint.locks.unlock(writing.lock)
     (file,) = writing.folder.glob("state-*.npz")
     file.write_bytes(file.read_bytes()[:100])
@@ -143,7 +145,7 @@ def test_a_full_disk_leaves_the_checkpoints_before_and_training_goes_on(tmp_path
     state, kept = a_state()
     heard = Notes()
     writing = Checkpoints(tmp_path / "out", asked(), False, heard)
-    writing.take(state)
+    writing.take(state, wait=True)
 
     def full(out, **arrays):
         out.write(b"a little")
@@ -151,7 +153,7 @@ def test_a_full_disk_leaves_the_checkpoints_before_and_training_goes_on(tmp_path
 
     monkeypatch.setattr(checkpoint.np, "savez", full)
     kept["number"] = 5
-    writing.take(state)
+    writing.take(state, wait=True)
     assert [file.name for file in writing.folder.iterdir() if "run" not in file.name] == ["state-00000001.npz"]
     assert heard.notes[-1].endswith(": No space left on device; the last one is kept")
 
@@ -164,7 +166,7 @@ def test_a_run_killed_before_it_had_said_what_it_was_begins_anew(left, tmp_path)
         (folder / name).write_text("{")
     writing = Checkpoints(tmp_path / "out", asked(resumes=True), False, Silent())
     assert not writing.resumes
-    writing.take(a_state()[0])
+    writing.take(a_state()[0], wait=True)
     assert sorted(file.name for file in folder.iterdir()) == ["run.json", "state-00000001.npz"]
     writing.close(tmp_path / "out", is_over=True)
     assert not folder.exists()
@@ -173,7 +175,7 @@ def test_a_run_killed_before_it_had_said_what_it_was_begins_anew(left, tmp_path)
 def test_a_run_killed_while_it_deletes_its_states_is_still_known(tmp_path, monkeypatch):
     writing = Checkpoints(tmp_path / "out", asked(), False, Silent())
     for _ in range(2):
-        writing.take(a_state()[0])
+        writing.take(a_state()[0], wait=True)
     deleted, delete = [], Path.unlink
     monkeypatch.setattr(Path, "unlink", lambda path, **options: (deleted.append(path.name), delete(path, **options)))
     writing.remove()
@@ -189,7 +191,7 @@ def left_behind(output, identity=None, **arguments):
     writing = Checkpoints(output, asked(**arguments), False, Silent())
     writing.identify(lambda: identity or {})
     state, _ = a_state()
-    writing.take(state)
+    writing.take(state, wait=True)
     checkpoint.locks.unlock(writing.lock)
     return state
 
@@ -228,7 +230,7 @@ def test_a_run_of_another_version_is_refused(tmp_path):
 
 def test_a_run_at_work_is_not_disturbed(tmp_path):
     writing = Checkpoints(tmp_path / "out", asked(), False, Silent())
-    writing.take(a_state()[0])
+    writing.take(a_state()[0], wait=True)
     for overwrite in (False, True):
         with pytest.raises(EmbedxError, match="in use by a run"):
             Checkpoints(tmp_path / "out", asked(), overwrite, Silent())
@@ -254,7 +256,7 @@ def test_resuming_what_is_not_there_is_one_line(tmp_path):
 
 def test_a_run_that_diverged_leaves_nothing(tmp_path):
     writing = Checkpoints(tmp_path / "out", asked(), False, Silent())
-    writing.take(a_state()[0])
+    writing.take(a_state()[0], wait=True)
     with pytest.raises(DivergedError), writing.ended():
         raise DivergedError("the loss")
     assert not writing.folder.exists()
@@ -292,10 +294,10 @@ def test_checkpoints_are_taken_between_chunks_and_training_goes_on(tmp_path, thr
     seen, epochs = [], []
 
     class Watching(Checkpoints):
-        def take(self, state):
+        def take(self, state, wait=False):
             values = state.snapshot()
             seen.append((int(values["done"].sum()), values["trainer.next_step"]))
-            super().take(state)
+            super().take(state, wait)
 
     strategy = Counting(threads)
     schedule = Schedule(0.1, n_chunks=50, n_words=50, epochs=4)
@@ -366,7 +368,7 @@ def ended(work):
     return done
 
 if moment == "after":
-    checkpoint.Checkpoints.take = ended(checkpoint.Checkpoints.take)
+    checkpoint.Checkpoints._write = ended(checkpoint.Checkpoints._write)
 else:  # the state is complete, but has not its name yet
     checkpoint.atomic.sync = ended(checkpoint.atomic.sync)
 sys.argv = ["embedx", *sys.argv[3:]]
@@ -446,13 +448,13 @@ import resource, sys
 from embedx.cli.app import main
 from embedx.training import checkpoint
 
-write = checkpoint.Checkpoints.take
+write = checkpoint.Checkpoints._write
 
 def write_once(*arguments):
     write(*arguments)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))  # as on a file system that is full now
 
-checkpoint.Checkpoints.take = write_once
+checkpoint.Checkpoints._write = write_once
 sys.argv = ["embedx", *sys.argv[1:]]
 main()
 """

@@ -1,10 +1,12 @@
-"""A run that diverges ends with what was good: never as a success."""
+"""A run that diverges goes back to where it was good and on at a lower rate, or ends with what was good: never as a success."""
 
 import io
+import json
 import math
 import os
 import signal
 import threading
+import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -23,6 +25,7 @@ from embedx.settings import settings_of
 from embedx.skipgram import task as skipgram
 from embedx.skipgram.configuration import configure
 from embedx.training import guard, trainer
+from embedx.training.checkpoint import Checkpoints, Request
 from embedx.training.guard import Guard
 from embedx.training.progress import Reporter, Silent
 from embedx.training.schedule import Schedule
@@ -40,15 +43,15 @@ TIMES = (1e3, 1e5)
 
 class Bowl(Strategy):
     """Walks down a bowl from (8, 8, 8): of curvature 1, by steps that lead out of it if their rate is above 2; each chunk is
-    noted in `done`. From chunk `spoiled` on losses are what `spoil` makes of them.
+    noted in `done`. From chunk `spoiled` on losses are what `spoil` makes of them, at rates above `most`.
     """
 
     n_chunks = 40
 
-    def __init__(self, threads=1, spoiled=math.inf, spoil=lambda loss: math.nan):
+    def __init__(self, threads=1, spoiled=math.inf, spoil=lambda loss: math.nan, most=0.0):
         self.workers = list(range(threads))
         self.w, self.done = np.full(3, 8.0), np.zeros(40 * 5, dtype=np.int64)
-        self.spoiled, self.spoil = spoiled, spoil
+        self.spoiled, self.spoil, self.most = spoiled, spoil, most
         self.rates = []
 
     def compile(self, progress):
@@ -61,7 +64,7 @@ class Bowl(Strategy):
         if rate > 0:
             self.done[step] += 1
             self.rates.append((step, rate))
-        if step >= self.spoiled and rate > 0:
+        if step >= self.spoiled and rate > self.most:
             loss = self.spoil(loss)
         return Tally(loss * 10, 10, 100)
 
@@ -85,25 +88,32 @@ def walk(strategy, rate, epochs=1, shape="constant", progress=None, **options):
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-@pytest.mark.parametrize(("rate", "diverges"), [(1.9, False), (5.0, True), (500.0, True)])
-def test_a_rate_that_leads_away_ends_the_run_with_nothing(rate, diverges, threads):
-    strategy = Bowl(threads)
-    if diverges:
-        with pytest.raises(DivergedError, match=r"^the loss .* after .* words at .*; try a smaller --learning-rate, "):
-            walk(strategy, rate)
-        return
-    outcome = walk(strategy, rate)
+@pytest.mark.parametrize(("rate", "lowered"), [(1.9, []), (5.0, [0.5]), (500.0, [50.0, 0.5]), (3e4, [3e3, 30.0, 0.3])])
+def test_a_rate_that_leads_away_is_lowered_until_it_does_not(rate, lowered, threads):
+    strategy, printed = Bowl(threads), Notes()
+    outcome = walk(strategy, rate, progress=printed)
+    assert outcome.lowered_rates == pytest.approx(lowered)
+    assert outcome.facts().get("learning_rate_lowered", []) == outcome.lowered_rates
     assert outcome.diverged is None
     assert (strategy.done[:40] == 1).all()
     assert np.abs(strategy.w).max() < 1
+    assert len(printed.warnings) == len(lowered)
+    assert all("back to the start, learning rate" in warning for warning in printed.warnings)
     assert outcome.tally.words == 4000
 
 
 def test_without_a_guard_a_run_has_the_rate_that_was_asked_for():
     strategy = Bowl(spoiled=9)
-    with pytest.raises(DivergedError, match=r"^the loss is not finite after 900 words at learning rate 3; try a smaller"):
+    with pytest.raises(DivergedError, match=r"^the loss is not finite after 1,000 words at learning rate 3; try a smaller"):
         walk(strategy, 3.0, guard=Guard(is_on=False))
     assert len(strategy.rates) == 10
+
+
+def test_a_rate_that_is_hopeless_ends_the_run_with_nothing():
+    strategy = Bowl()
+    with pytest.raises(DivergedError, match=r"^the loss .* after .* words at .* fourth time; try a smaller --learning-rate, "):
+        walk(strategy, 1e9)
+    assert {rate for _, rate in strategy.rates} == {1e9, 1e8, 1e6, 1e4}
 
 
 def test_a_run_whose_state_has_a_lock_is_looked_at_while_it_trains(monkeypatch):
@@ -145,28 +155,32 @@ def test_steps_under_way_are_not_in_the_state():
     assert work.own_state().snapshot()["trainer.next_step"] == 10
 
 
-def test_a_run_ends_where_it_was_good():
-    """Checked after every second of its 40 chunks, of which the tenth diverges."""
-    strategy = Bowl(spoiled=9)
-    outcome = walk(strategy, 0.1)
-    assert [step for step, _ in strategy.rates] == list(range(10))
-    assert strategy.w == pytest.approx(8 * 0.9**8)
-    assert (outcome.tally.words, outcome.epochs) == (800, 8 / 40)
-    message = (
-        "the loss is not finite after 900 words at learning rate 0.1; try a smaller --learning-rate, 0.01 say, or leave it out"
-    )
-    assert str(outcome.diverged) == message
-    with pytest.raises(DivergedError):
-        outcome.raise_reason()
+def test_a_run_goes_back_to_where_it_was_good():
+    """Looked at after every second of its 40 chunks, of which the ninth begins what goes wrong."""
+    strategy, printed = Bowl(spoiled=9, most=0.05), Notes()
+    outcome = walk(strategy, 0.1, progress=printed)
+    assert [step for step, rate in strategy.rates if rate == 0.1] == list(range(10))
+    assert [step for step, rate in strategy.rates if rate < 0.05] == list(range(8, 40))
+    assert strategy.w == pytest.approx(8 * 0.9**8 * 0.99**32)
+    assert (strategy.done[:40] == 1).all()
+    assert outcome.tally == Tally(pytest.approx(outcome.tally.loss), 400, 4000)
+    assert printed.warnings == [
+        "warning: the loss is not finite after 1,000 words at learning rate 0.1: back to 800 words, learning rate 0.01"
+    ]
 
 
-@pytest.mark.parametrize(("spoil", "at"), [(lambda loss: 2100.0, 11), (lambda loss: math.inf, 9)])
-def test_a_loss_that_is_high_for_an_interval_is_noticed(spoil, at):
+@pytest.mark.parametrize(("spoil", "at"), [(lambda loss: 1e6, 10), (lambda loss: 1400.0, 15), (lambda loss: math.inf, 9)])
+def test_a_loss_that_runs_away_is_noticed_within_an_interval_and_one_that_is_high_if_it_lasts(spoil, at):
     """The level is 96."""
-    strategy = Bowl(spoiled=9, spoil=spoil)
-    assert walk(strategy, 0.1).diverged is not None
-    assert max(step for step, _ in strategy.rates) <= at
-    assert walk(Bowl(spoiled=9, spoil=lambda loss: 1900.0), 0.1).diverged is None
+    strategy = Bowl(spoiled=9, spoil=spoil, most=0.05)
+    walk(strategy, 0.1)
+    assert max(step for step, rate in strategy.rates if rate == 0.1) <= at
+
+
+@pytest.mark.parametrize("high", [150.0, 1400.0])
+def test_a_loss_that_is_high_for_a_while_is_none_of_its_business(high):
+    strategy = Bowl(spoiled=9, spoil=lambda loss: high if len(strategy.rates) < 14 else loss)
+    assert not walk(strategy, 0.1).lowered_rates
 
 
 def test_a_draw_that_weighs_much_is_no_divergence():
@@ -175,7 +189,35 @@ def test_a_draw_that_weighs_much_is_no_divergence():
     strategy.done = np.zeros(160 * 5, dtype=np.int64)
     outcome = walk(strategy, 0.1)
     assert outcome.highest_loss > 1e4
-    assert outcome.diverged is None
+    assert not outcome.lowered_rates
+
+
+def test_a_run_that_went_back_has_to_beat_the_baseline():
+    """Which is 24: of a loss of 30, below the level of 96, a run that never diverged is believed."""
+    strategy = Bowl(spoiled=12, spoil=lambda loss: 30.0)
+    assert not walk(strategy, 0.1).lowered_rates
+    strategy = Bowl(spoiled=2, spoil=lambda loss: math.nan if strategy.rates[-1][1] > 0.09 else 30.0)
+    outcome = walk(strategy, 0.1)
+    assert len(outcome.lowered_rates) == 3
+    assert "while that of a model without inputs is 24" in str(outcome.diverged)
+    advice = "none of the learning rates 0.1, 0.01, 0.0001, 1e-06 works: leave --learning-rate out or try another"
+    assert str(outcome.diverged).endswith(advice)
+    assert outcome.epochs == 1
+
+
+def test_after_three_tries_a_run_ends_with_what_was_good():
+    strategy, printed = Bowl(spoiled=9), Notes()
+    outcome = walk(strategy, 0.1, progress=printed)
+    assert strategy.w == pytest.approx(8 * 0.9**8)
+    assert outcome.tally.words == 800
+    assert outcome.epochs == pytest.approx(8 / 40)
+    assert outcome.lowered_rates == pytest.approx([1e-2, 1e-4, 1e-6])
+    assert str(outcome.diverged) == (
+        "the loss is not finite after 1,000 words at learning rate 1e-06, for the fourth time; "
+        "try a smaller --learning-rate, 2.5e-07 say"
+    )
+    with pytest.raises(DivergedError):
+        outcome.raise_reason()
 
 
 def test_parameters_that_run_away_are_noticed_though_the_loss_is_flat():
@@ -193,20 +235,39 @@ def test_parameters_that_run_away_are_noticed_though_the_loss_is_flat():
 
 
 def test_an_epoch_that_diverged_is_not_reported():
-    strategy, printed = Bowl(spoiled=60), []
+    strategy, printed = Bowl(spoiled=60, most=0.05), []
     walk(strategy, 0.1, epochs=3, after_epoch=lambda epoch, tally, seconds: printed.append((epoch, tally.words)) or False)
-    assert printed == [(0, 4000)]
+    assert printed == [(0, 4000), (1, 4000), (2, 4000)]
+
+
+def test_a_time_budget_is_kept_by_a_run_that_goes_back(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(trainer, "time", type("Clock", (), {"monotonic": staticmethod(lambda: now[0])}))
+    strategy = Bowl(spoiled=30, most=0.05)
+    train = strategy.train
+
+    def timed(worker, epoch, chunk, rate):
+        now[0] += 1 / 64 if rate else 0
+        return train(worker, epoch, chunk, rate)
+
+    strategy.train = timed
+    schedule = Schedule(0.1, 40, 4000, 1, time_budget=100 / 64, shape="constant")
+    outcome = trainer.run(strategy, schedule, Silent())
+    assert len(strategy.rates) == 100
+    assert outcome.seconds == 100 / 64
+    assert outcome.lowered_rates == pytest.approx([0.01])
+    assert 90 <= outcome.tally.words / 100 < 100
 
 
 def test_ctrl_c_while_a_run_goes_back_leaves_it_there(monkeypatch):
     restore, pressed = TrainState.restore, []
 
-    def interrupted(self, snapshot):
-        if strategy.rates and not pressed:
+    def interrupted(self, snapshot, besides=()):
+        if besides and not pressed:
             pressed.append(True)
             self.values["w.rows"].write(-1.0)
             os.kill(os.getpid(), signal.SIGINT)
-        restore(self, snapshot)
+        restore(self, snapshot, besides)
 
     monkeypatch.setattr(TrainState, "restore", interrupted)
     strategy = Bowl(spoiled=9)
@@ -216,12 +277,68 @@ def test_ctrl_c_while_a_run_goes_back_leaves_it_there(monkeypatch):
     assert outcome.tally.words == 800
 
 
+# ---- little memory, and checkpoints
+
+
+def checkpoints_of(folder, resumes=False, every=1e9):
+    return Checkpoints(folder / "out", Request("train", {}, every, resumes), False, Notes())
+
+
 def test_without_memory_for_a_copy_a_run_that_diverges_ends(monkeypatch):
     monkeypatch.setattr(guard, "available_memory", lambda: 0)
     strategy = Bowl(spoiled=9)
-    with pytest.raises(DivergedError, match=r"^the loss is not finite after 900 words at learning rate 0.1; try a smaller "):
+    with pytest.raises(DivergedError, match=r"^the loss is not finite after 1,000 words at learning rate 0.1; try a smaller "):
         walk(strategy, 0.1)
     assert strategy.done.sum() == 10
+
+
+def test_without_memory_a_run_goes_back_to_its_last_checkpoint(tmp_path, monkeypatch):
+    monkeypatch.setattr(guard, "available_memory", lambda: 0)
+    strategy, checkpoints = Bowl(spoiled=9, most=0.05), checkpoints_of(tmp_path, every=0.001)
+    train, is_wanted, taken = strategy.train, threading.Event(), []
+
+    def waiting(worker, epoch, chunk, rate):
+        if 5 <= chunk < 8 and not taken:  # until the state is about to be written
+            assert is_wanted.wait(60)
+            time.sleep(0.05)
+        return train(worker, epoch, chunk, rate)
+
+    def is_due():
+        if len(strategy.rates) >= 5 and not taken:
+            is_wanted.set()
+        return is_wanted.is_set() and not taken
+
+    def take(state, wait=False):
+        taken.append(state.snapshot()["trainer.next_step"])
+        Checkpoints.take(checkpoints, state, wait=True)
+
+    for name, function in ("is_due", is_due), ("take", take):
+        monkeypatch.setattr(checkpoints, name, function)
+    strategy.train = waiting
+    outcome = walk(strategy, 0.1, checkpoints=checkpoints)
+    assert outcome.lowered_rates == pytest.approx([0.01])
+    assert next(step for step, rate in strategy.rates if rate < 0.05) == taken[0] <= 8
+    assert (strategy.done[:40] == 1).all()
+    assert len(taken) == 2  # another was written when it had gone back
+    checkpoints.remove()
+
+
+@pytest.mark.parametrize(("good_step", "found"), [(9, 5), (10, 10), (4, 10)])
+def test_the_checkpoint_to_go_back_to_is_the_last_from_when_the_run_was_good(tmp_path, good_step, found):
+    """Or the last one where all are later."""
+    kept = {"trainer.next_step": 0, "trainer.seconds": 0.0}
+    state = TrainState()
+    for name in kept:
+        state.add(name, lambda name=name: kept[name], lambda value, name=name: kept.__setitem__(name, value))
+    checkpoints = checkpoints_of(tmp_path)
+    assert not checkpoints.roll_back(state, good_step, ())
+    for step in 5, 10:
+        kept["trainer.next_step"] = step
+        checkpoints.take(state)
+    kept |= {"trainer.next_step": 12, "trainer.seconds": 7.0}
+    assert checkpoints.roll_back(state, good_step, {"trainer.seconds"})
+    assert kept == {"trainer.next_step": found, "trainer.seconds": 7.0}
+    checkpoints.remove()
 
 
 def test_a_snapshot_is_written_into_a_former_one():
@@ -235,6 +352,25 @@ def test_a_snapshot_is_written_into_a_former_one():
     np.testing.assert_array_equal(later["one"], [5, 6, 7])
     np.testing.assert_array_equal(later["lists"][0], [5, 6])
     assert not np.shares_memory(later["lists"][0], one)
+
+
+# ---- going on after a rollback
+
+
+@pytest.mark.parametrize(("run", "name"), [(word_run, "margin"), (word_run, "ove"), (label_run, "softmax"), (label_run, "ove")])
+def test_a_run_that_went_back_goes_on_from_a_snapshot_as_if_it_had_not_stopped(run, name, stop_after):
+    options = {"learning_rate": 1e4, "epochs": 20}
+    whole, there = run(name, **options)
+    assert there.lowered_rates
+    assert there.epochs == 20
+    stop_after(there.state.values["trainer.next_step"].read() - 2)
+    _, here = run(name, **options)
+    assert here.lowered_rates == there.lowered_rates
+    snapshot = here.state.snapshot()
+    stop_after(None)
+    rest, end = run(name, snapshot, **options)
+    same(rest, whole)
+    assert (end.tally, end.lowered_rates) == (there.tally, there.lowered_rates)
 
 
 @pytest.mark.parametrize("name", REPRESENTATIVES)
@@ -286,9 +422,25 @@ def labels_at(name, data, times, rate=None):
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_default_rates_raise_no_alarm(name, topics, digits):
     for run, data in (words_at, topics), (labels_at, digits):
-        _, outcome, printed = run(name, data, 1.0)
-        assert outcome.diverged is None
+        model, outcome, printed = run(name, data, 1.0)
+        assert not outcome.lowered_rates
         assert not printed.warnings
+        assert "learning_rate_lowered" not in model.facts
+
+
+@pytest.mark.parametrize("name", REPRESENTATIVES)
+@pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")
+def test_back_at_the_start_a_run_is_one_that_never_diverged(name, topics, digits):
+    """Nothing of what was tried before is left anywhere: the same rate gives the same bytes."""
+    for run, data in (words_at, topics), (labels_at, digits):
+        model, outcome, printed = run(name, data, 1e3)
+        of_rate, *warnings = printed.warnings if run is words_at else ["", *printed.warnings]
+        assert "is far from" in of_rate or run is labels_at
+        assert all("back to the start" in warning for warning in warnings)
+        alone, whole, _ = run(name, data, 1.0, [model.settings["learning_rate"], *outcome.lowered_rates][-1])
+        assert not whole.lowered_rates
+        same(model.arrays, alone.arrays)
+        assert outcome.tally == whole.tally
 
 
 def likelier_than_frequencies(vectors, corpus):
@@ -312,19 +464,27 @@ def test_at_any_rate_a_model_is_better_than_one_without_inputs_or_the_run_says_t
 ):
     data = request.getfixturevalue(data)
     try:
-        model, outcome, _ = run(name, data, times)
+        model, outcome, printed = run(name, data, times)
     except DivergedError:
         return
     assert all(np.isfinite(array).all() for array in model.arrays.values())
+    assert len(printed.warnings) >= len(outcome.lowered_rates)
     assert outcome.diverged is not None or is_better(model, data)
 
 
-def test_a_run_that_is_far_worse_than_word_frequencies_on_heldout_text_diverged(topics, monkeypatch):
+def test_a_run_that_went_back_has_to_make_heldout_text_likelier_than_word_frequencies(topics, monkeypatch):
     found = {"log_likelihood": -5.0, "calibrated": -4.0, "unigram": -3.9}
     monkeypatch.setattr(skipgram.Task, "heldout_metrics", lambda self: found)
-    vectors, outcome, _ = words_at("ove", topics, 1.0)
+    vectors, outcome, _ = words_at("ove", topics, 1e3)
+    assert outcome.lowered_rates
     assert vectors.facts["heldout"] == found
-    assert str(outcome.diverged).startswith("at the learning rate 2, the model does not beat")
+    assert str(outcome.diverged).startswith(
+        f"at the learning rate {outcome.lowered_rates[-1]:.3g}, to which the run was lowered"
+    )
+    found["calibrated"] = -3.8
+    assert words_at("ove", topics, 1e3)[1].diverged is None
+    found["calibrated"] = -4.0
+    assert "at the learning rate 2, the model does not beat" in str(words_at("ove", topics, 1.0)[1].diverged)
 
 
 def test_a_run_that_is_hardly_worse_than_word_frequencies_ends_with_a_warning(topics, monkeypatch):
@@ -345,7 +505,7 @@ def test_a_single_label_is_no_divergence():
     single = Labeled(rng.random((50, 4)).astype(np.float32), data.labels.__class__.single(np.zeros(50, dtype=np.int64)), 1)
     for name, objective in OBJECTIVES.items():
         if objective.kind == "gradient":
-            assert labels_at(name, single, 1.0)[1].diverged is None
+            assert not labels_at(name, single, 1.0)[1].lowered_rates
 
 
 # ---- what the user gets
@@ -354,12 +514,12 @@ def test_a_single_label_is_no_divergence():
 @pytest.fixture
 def spoiled(monkeypatch):
     """Runs diverge beyond their middle, whatever the rate."""
-    check = Guard.check
+    judge = Guard._judge
 
-    def lost(self, share, *others):
-        return "the loss got lost" if share > 0.5 else check(self, share, *others)
+    def lost(self, loss, mean, share, is_over):
+        return "the loss got lost" if share > 0.5 else judge(self, loss, mean, share, is_over)
 
-    monkeypatch.setattr(Guard, "check", lost)
+    monkeypatch.setattr(Guard, "_judge", lost)
 
 
 OF_RUN = {"overwrite": False, "checkpoint_every": "0", "resume": False}
@@ -371,12 +531,15 @@ def test_the_command_saves_what_was_good_and_ends_with_code_3(tmp_path, two_topi
         corpora=[str(two_topics)], objective="ns", collapsed=False, typed={"dim": 8, "threads": 1}, output=tmp_path / "out",
         cache_dir=tmp_path / "cache", **OF_RUN,
     )  # fmt: skip
-    message = r"^the loss got lost after .* words at .*; try a smaller .*; the model of 2.5 epochs is in .*/out$"
+    message = r"^the loss got lost after .* words at .*, for the fourth time; try .*; the model of 2.5 epochs is in .*/out$"
     with pytest.raises(DivergedError, match=message) as end:
         words.train_words(given, Reporter(printed))
     assert end.value.exit_code == 3
     facts = embedx.load(tmp_path / "out").facts
+    assert len(facts["learning_rate_lowered"]) == 3
     assert facts["epochs"] == pytest.approx(2.5)
+    assert printed.getvalue().count("warning: the loss got lost") == 3
+    assert json.loads((tmp_path / "out" / "model.json").read_text())["facts"]["learning_rate_lowered"]
     assert not (tmp_path / "out.checkpoint").exists()
 
 

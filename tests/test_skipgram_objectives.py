@@ -150,6 +150,9 @@ def test_a_finite_loss_out_of_hand_is_a_run_that_diverged(two_topics):
     """The double sum holds its exponents at 60, so that its loss stays finite wherever it goes."""
     with pytest.raises(DivergedError, match=r"^the loss (went from|is not finite)"):
         fit(two_topics, "sgd-double-sum", optimizer="sgd", learning_rate=3e7)
+    fitted = fit(two_topics, "sgd-double-sum", optimizer="sgd", learning_rate=30.0)
+    assert fitted.model.facts["learning_rate_lowered"]
+    assert fitted.outcome.highest_loss < 100
 
 
 # ---- before the first step

@@ -182,6 +182,10 @@ class Classification(Strategy):
         self.set_bias(self.frequency_bias)
         return self.untrained_loss()
 
+    def phase(self, step: int) -> int:
+        """What an objective keeps of an example suits it best at the first visit: then losses are lower than at later ones."""
+        return int(self.objective.state_width > 0 and step >= self.n_chunks)
+
     def apply_decay(self) -> None:
         """Apply the weight decay that is due to all rows."""
         if self.optimizer.l2 > 0:
@@ -316,6 +320,10 @@ class Retrieved(Sampled):
             super().compile(progress, drawn)
         arguments = (self.retrieving, found, retrieval, self.chunk_of(0, 0, 0, 0.0))
         self.retrieved_functions = load_kernel(retrieved.train_chunk, self.objective.coefficients, None, arguments, progress)
+
+    def phase(self, step: int) -> int:
+        epoch, chunk = divmod(step, self.n_chunks)
+        return int(epoch * self.n + chunk * self.chunk >= self.drawn_first)
 
     def train_examples(self, worker: Any, chunk: Chunk) -> tuple[float, int, float]:
         drawn, found, retrieval = worker

@@ -97,12 +97,14 @@ def line_of(name: str, runs: Sequence[Run], found: dict[str, Standing]) -> Line:
 
 
 def troubles(runs: Sequence[Run], names: Sequence[str]) -> list[str]:
-    """A sentence for each run that did not finish."""
+    """A sentence for each run that did not finish, or only at a lower learning rate."""
     found = []
     for name in names:
         for run in sorted((run for run in runs if run["objective"] == name), key=lambda run: run["seed"]):
             of = f"{name}, seed {run['seed']}"
             found += [f"{of}: {kind}: {run[kind]}" for kind in ("diverged", "failed") if kind in run]
+            if "lowered" in run.get("result", {}):
+                found.append(f"{of}: diverged, and continued at the learning rate {run['result']['lowered']:.3g}")
     return found
 
 

@@ -72,6 +72,8 @@ def measured(
             "loss": facts["final_loss"], "peak": ended.peak, "compiled": COMPILING in ended.complaints,
             "scores": records, **beside, "curve": thinned(data.curve(facts)),
         }  # fmt: skip
+        if "learning_rate_lowered" in facts:
+            found["lowered"] = facts["learning_rate_lowered"][-1]
         return {"result": found}
 
     command = command_of(data, objective, seed, settings, folder, options, settings.stopping)

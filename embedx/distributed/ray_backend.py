@@ -183,6 +183,12 @@ class Workers:
         self.progress.note(f"warning: the worker on {worker.host} is lost ({why}); its range is trained by another")
         self._add()
 
+    def restart(self) -> None:
+        """Start others in the place of all workers."""
+        for each in [*self.all]:
+            self._remove(each)
+            self._add()
+
     def close(self) -> None:
         """End all workers."""
         for each in [*self.all]:

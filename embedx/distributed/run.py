@@ -73,10 +73,14 @@ class Distributed(Strategy):
         self.n_bytes += n_bytes(remote) + n_bytes(local)
 
     def state(self) -> TrainState:
-        """It can be read with the server's lock while workers train."""
+        """It can be read with the server's lock while workers train: after a rollback, ranges under way are repeated."""
         state = self.inner.state()
         state.lock = self.server.lock
         return state
+
+    def phase(self, step: int) -> int:
+        epoch, at = divmod(step, self.n_chunks)
+        return self.inner.phase(epoch * self.inner.n_chunks + at * self.chunks_per_range)
 
     def untrained_loss(self) -> float | None:
         return self.inner.untrained_loss()
@@ -95,7 +99,9 @@ class Distributed(Strategy):
         return self.inner.facts() | {"cluster": facts}
 
     def forget(self) -> None:
+        """After a rollback other workers begin with the parameters of the server."""
         self.inner.forget()
+        self.pool.restart()
 
     def interrupt(self) -> None:
         """End the workers; ranges under way are lost."""

@@ -131,17 +131,13 @@ class Streamed(Strategy):
         state.add_array("objective.n_updates", tables.n_updates)
         return state
 
-    def retrieves_at(self, step: int) -> bool:
-        """Whether rows are retrieved in this chunk, counted over all epochs."""
-        return False
-
     def untrained_loss(self) -> float | None:
         """From chunks all over the corpus, at rate 0."""
         n = min(max(self.n_chunks // CHUNKS_PER_SAMPLE, 1), MAX_SAMPLES)
         tally = Tally()
         for k in range(n):
             at = k * self.n_chunks // n
-            at = next(each for each in (at, k, 0) if not self.retrieves_at(each) or each == 0)
+            at = next(each for each in (at, k, 0) if self.phase(each) == 0 or each == 0)
             tally += self.train(self.workers[0], 0, at, 0.0)
         return tally.mean_loss
 
@@ -205,11 +201,12 @@ class RetrievedStream(Streamed):
         size, n_found = self.found.rows.nbytes / 1e6, self.found.rows.shape[1]
         progress.note(f"each word keeps the {n_found} rows of the highest scores that it finds: {size:.3g} MB")
 
-    def retrieves_at(self, step: int) -> bool:
-        return bool(step >= self.objective.settings.warm_up * self.n_chunks)
+    def phase(self, step: int) -> int:
+        """1 where rows are retrieved."""
+        return int(step >= self.objective.settings.warm_up * self.n_chunks)
 
     def train(self, worker: Any, epoch: int, chunk: int, rate: float) -> Tally:
-        if not self.retrieves_at(epoch * self.n_chunks + chunk):
+        if self.phase(epoch * self.n_chunks + chunk) == 0:
             return super().train(worker, epoch, chunk, rate)
         arguments = self._retrieved_arguments(self.updater.current(), worker, epoch, chunk, rate)
         tally = Tally(*retrieved.train_chunk(*self.functions, *arguments))

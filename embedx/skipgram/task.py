@@ -290,7 +290,7 @@ def train(
         if task.heldout is not None and outcome.interrupted_by is None:
             found = vectors.facts["heldout"] = to_the_end(task.heldout_metrics)
             if config.objective.calibrated and outcome.diverged is None:
-                outcome.diverged = _check_heldout(found, task)
+                outcome.diverged = _check_heldout(found, task, outcome)
     return TrainedVectors(vectors, outcome)
 
 
@@ -355,20 +355,20 @@ def _check_finite(task: Task) -> None:
         raise DivergedError(f"vectors are no longer finite at the end of training; {remedy}")
 
 
-def _check_heldout(found: Mapping[str, float], task: Task) -> DivergedError | None:
-    """That the run diverged, if its model predicts held-out text far worse than word frequencies do.
-
-    A warning if it is no better.
+def _check_heldout(found: Mapping[str, float], task: Task, outcome: trainer.Outcome) -> DivergedError | None:
+    """That the run diverged, if its model predicts held-out text worse than word frequencies do after its rate was lowered, or
+    far worse; a warning if it is no better.
     """
     best, unigram = max(found["log_likelihood"], found["calibrated"]), found["unigram"]
     if best > unigram:
         return None
-    rate = task.config.settings.learning_rate
+    rate = [float(task.config.settings.learning_rate or 0), *outcome.lowered_rates][-1]
+    lowered = ", to which the run was lowered" if outcome.lowered_rates else ""
     message = (
-        f"at the learning rate {rate:.3g}, the model does not beat the unigram baseline on held-out "
-        f"text ({best:.4f} and {unigram:.4f} nats a pair); try another --learning-rate"
+        f"at the learning rate {rate:.3g}{lowered}, the model does not beat the unigram baseline on held-out text "
+        f"({best:.4f} and {unigram:.4f} nats a pair); try another --learning-rate"
     )
-    if found["log_likelihood"] < unigram - SLACK:
+    if outcome.lowered_rates or found["log_likelihood"] < unigram - SLACK:
         return DivergedError(message)
     task.progress.note(f"warning: {message}, or more --epochs")
     return None

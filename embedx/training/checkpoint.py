@@ -5,7 +5,7 @@
         state-00000001.npz   the run's state (`embedx.training.state`): its arrays, and as "tree" what they are part of, in JSON
 
 The last two states are kept, so that a damaged one costs an interval and not the run; the folder is deleted when the model is
-saved. Training waits while a state is written.
+saved. A state is written from a copy in memory while training continues; training waits where a copy does not fit.
 """
 
 import contextlib
@@ -14,10 +14,11 @@ import math
 import os
 import re
 import shlex
+import threading
 import time
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from embedx.errors import DivergedError, EmbedxError
 from embedx.storage import atomic, locks
 from embedx.storage import folder as folders
 from embedx.storage.disk import check_disk
+from embedx.training.memory import MAX_COPY, available_memory, n_bytes
 from embedx.training.progress import Progress
 from embedx.training.state import TrainState
 
@@ -91,6 +93,7 @@ class Checkpoints:
         self.folder, self.request, self.progress = folder_of(output), request, progress
         self.identity: Callable[[], dict[str, Any]] = dict
         self.began = time.monotonic()  # of the interval
+        self.writing: threading.Thread | None = None
         self.lock: int | None = None
         self.found: list[Path] = []  # the states to resume from, the newest first
         if not os.path.lexists(self.folder):
@@ -170,8 +173,25 @@ class Checkpoints:
             return
         raise EmbedxError(f"{why or self.folder}; start again with --overwrite")
 
+    def roll_back(self, state: TrainState, good_step: int, besides: Collection[str]) -> bool:
+        """Make the state, but for the values in `besides`, what it was at the last checkpoint of no more than `good_step`
+        chunks; if there is none, at the last of all. False if none can be read.
+        """
+        self.finish()
+        found: dict[str, Any] = {}
+        for file in self.states():
+            with contextlib.suppress(*DAMAGED):
+                values = self._read(file, state)["values"]
+                found = found or values
+                if values["trainer.next_step"] <= good_step:
+                    found = values
+                    break
+        if found:
+            state.restore(found, besides)
+        return bool(found)
+
     def _read(self, file: Path, state: TrainState) -> dict[str, Any]:
-        """What `take` wrote. Raises one of DAMAGED."""
+        """What `_write` wrote. Raises one of DAMAGED."""
         with file.open("rb") as opened, np.load(opened, allow_pickle=False) as stored:
 
             def arrays(value: dict[str, Any]) -> Any:
@@ -184,12 +204,22 @@ class Checkpoints:
     # ---- writing
 
     def is_due(self) -> bool:
-        """Whether the interval has passed since the last one was written."""
-        return time.monotonic() - self.began >= self.request.every
+        """Whether the interval has passed since the last one was begun, and that one is written."""
+        return time.monotonic() - self.began >= self.request.every and (self.writing is None or not self.writing.is_alive())
 
-    def take(self, state: TrainState) -> None:
-        """Write the state; called while nothing changes it. An error is reported, and the earlier checkpoints are kept."""
-        values = {name: value.read() for name, value in state.values.items()}
+    def take(self, state: TrainState, wait: bool = False) -> None:
+        """Write the state; called while nothing changes it. With `wait`, return when it is on disk."""
+        self.began = time.monotonic()
+        self.finish()
+        live = {name: value.read() for name, value in state.values.items()}
+        if wait or n_bytes(live) > MAX_COPY * available_memory():
+            self._write(live)
+            return
+        self.writing = threading.Thread(target=self._write, args=(state.snapshot(),), name="checkpoint")
+        self.writing.start()
+
+    def _write(self, values: Mapping[str, Any]) -> None:
+        """Write a snapshot; an error is reported, and the earlier checkpoints are kept."""
         arrays: list[np.ndarray] = []
 
         def number_of(array: Any) -> dict[str, int]:
@@ -209,7 +239,6 @@ class Checkpoints:
         except OSError as error:
             kept = "the last one is kept" if self.states() else "there is none"
             self.progress.note(f"warning: no checkpoint was written to {self.folder}: {error.strerror or error}; {kept}")
-        self.began = time.monotonic()
 
     def _make_folder(self) -> None:
         """The folder with its description, if they are not there yet."""
@@ -245,8 +274,14 @@ class Checkpoints:
         """How to resume a run whose model cannot be written; "" if there is no checkpoint."""
         return f"when that is mended `{resumed_by(output)}` continues from the last checkpoint" if self.states() else ""
 
+    def finish(self) -> None:
+        """Wait until what is being written is on disk."""
+        if self.writing is not None:
+            self.writing.join()
+
     def remove(self) -> None:
         """Delete the checkpoints: the run is over, or starts again."""
+        self.finish()
         if not self.folder.is_dir():
             return
         ours = [each for each in self.folder.iterdir() if OURS.fullmatch(each.name)]

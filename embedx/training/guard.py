@@ -1,13 +1,22 @@
-"""The divergence guard: detects that a run diverges, and rolls it back to where it was good, to end there.
+"""The divergence guard: detects that a run diverges, and rolls it back to where it was good.
 
 A run is checked after each twentieth of it, and before the end of an epoch. What is judged is the loss since the last check:
 the mean per pair of eight parts of that interval, and the median of these, because where candidates are drawn a single pair
-can weigh as much as all others. It is compared with the loss of the parameters that the run began with, on a little of the
-data: losses may start anywhere, and what is too high a rate explodes before there is a first loss of training. Where that is
-unknown, the first interval's stands for it. Parameters are checked as well.
+can weigh as much as all others. It is compared with
 
-A run is good where its loss is not above that level, nor far above the lowest so far; a copy of its state is kept there, if
-there is memory for one.
+    level     the loss of the parameters that the run began with, on a little of the data
+    best      the lowest loss of an interval so far, or the level if that is lower
+    baseline  the loss of a model that knows only how often each class occurs
+
+Losses may start anywhere, and what is too high a rate explodes before there is a first loss of training: hence the level.
+Parameters are checked as well. A run is good where its loss is not above its level; a copy of its state is kept there. When it
+diverges it is rolled back to that copy, or to a checkpoint where memory is short, and continues at a tenth of the learning
+rate; if that does not help at a hundredth of that, and then once more. A run that was rolled back must beat the baseline in
+the end.
+
+Losses of different phases (`Strategy.phase`) are not quite of the same kind: the best is counted again in each, from its first
+interval on, and the baseline need not be beaten to the last digit. Where the loss of untrained parameters is unknown, the
+first interval's stands for it.
 """
 
 import math
@@ -17,6 +26,7 @@ from typing import Any
 
 import numpy as np
 
+from embedx.training.checkpoint import Checkpoints
 from embedx.training.interrupts import to_the_end
 from embedx.training.memory import MAX_COPY, available_memory, n_bytes
 from embedx.training.state import TrainState
@@ -24,32 +34,55 @@ from embedx.training.strategy import Strategy, Tally
 
 CHECKS = 20  # of a run
 PARTS = 8  # of an interval
+# What the rate is divided by, one time after the other: 100,000 in all, by steps that do not lose much where it was ten times
+# too high.
+DIVISORS = (10, 100, 100)
 # How far a loss may be above another, in units of that and at least of one nat. At default rates no interval of any objective
-# was further above the level than 3.5 (the margin, which Adagrad's first steps overshoot), on Bibtex, Omniglot, drawn digits
-# and Wikipedia; at a thousand times these rates all but implicit steps were above 40.
-HIGH = 20.0
-SLACK = 0.5  # where the run ends after a rollback; on held-out text above the unigram baseline
-GOOD = 0.1  # where the run is still worth rolling back to
+# was further above the first level than 3.5 (the margin, which Adagrad's first steps overshoot), on Bibtex, Omniglot, drawn
+# digits and Wikipedia; at a thousand times these rates all but implicit steps were above 40.
+FAR = 100.0  # above the best, once
+VERY_FAR = 1000.0  # above the level, once, by the mean over all pairs of an interval
+HIGH = 10.0  # above the first level, for LASTING of the run and at MIN_HIGH checks
+LASTING = 3 / CHECKS
+MIN_HIGH = 3
+SLACK = 0.5  # above the baseline at the end, in a later phase of a run that was rolled back, or on held-out text
+GOOD = 0.1  # above the first level, where the run is still worth rolling back to
 MAX_PARAMETER = 1e15  # the square of a larger one comes near the limit of float32
-IN_STATE = ("since", "due", "parts", "initial_loss", "level", "baseline", "best", "is_good", "has_begun")
+CLOCK = frozenset({"trainer.seconds"})  # the value of a run's state that is never rolled back
+IN_STATE = (
+    "since", "due", "phase", "level", "first_level", "best", "baseline", "high_since", "n_high", "step", "good_step",
+    "is_good", "has_begun", "lowered", "parts",
+)  # fmt: skip
 
 
 @dataclass
 class Guard:
-    """What the guard knows of a run."""
+    """What the guard knows of a run. What is in its `state` is rolled back with the run, but for `lowered`."""
 
     is_on: bool = True
+    keeps_copy: bool = True  # of the state, in memory
     since: float = 0.0  # share of the run done at the last check
     due: float = 1 / CHECKS  # share of the run done at the next
     parts: list[Tally] = field(default_factory=lambda: [Tally() for _ in range(PARTS)])  # of the interval
-    initial_loss: float | None = None  # per pair, before training
-    baseline: float | None = None  # the loss of a model that knows only how often each class occurs
-    level: float | None = None
-    best: float = math.inf  # the lowest loss of an interval
+    phase: int = 0
+    level: float | None = None  # of the phase
+    first_level: float | None = None  # of phase 0, if it was measured before training
+    best: float | None = None
+    baseline: float | None = None
+    high_since: float | None = None  # share of the run done when the loss became high
+    n_high: int = 0  # consecutive checks at which it was
+    step: int = 0  # the number of chunks that had been trained at the last check
+    good_step: int = 0  # the same when the run was good last, as the interval after that has shown; 0 if that was at its start
     is_good: bool = False  # the last interval was
     has_begun: bool = False
-    copy: dict[str, Any] | None = None  # of the state where it was good; before, of the beginning
-    has_good: bool = False  # the copy is of where it was good
+    is_weak: bool = False  # all that is wrong is that the run did not beat the baseline
+    lowered: list[float] = field(default_factory=list)  # what the rate was multiplied by after each rollback
+    copy: dict[str, Any] | None = None  # of the state where it was good, or which this run resumes
+
+    @property
+    def factor(self) -> float:
+        """What learning rates are multiplied by."""
+        return self.lowered[-1] if self.lowered else 1.0
 
     def state(self) -> TrainState:
         """What is saved with the run."""
@@ -58,20 +91,26 @@ class Guard:
             state.add_attribute(f"guard.{name}", self, name)
         return state
 
-    def begin(self, strategy: Strategy, state: TrainState) -> None:
+    # ---- before training
+
+    def begin(self, strategy: Strategy, state: TrainState, has_checkpoints: bool) -> None:
         """Make a copy of the state and measure the losses to compare with; a run that is resumed has done so already."""
         self.is_on = self.is_on and strategy.is_guarded
         if not self.is_on:
             return
-        self.has_good, self.has_begun = self.has_begun, True
-        if n_bytes({name: value.read() for name, value in state.values.items()}) > MAX_COPY * available_memory():
+        size = n_bytes({name: value.read() for name, value in state.values.items()})
+        self.keeps_copy = self.keeps_copy and size <= MAX_COPY * available_memory()
+        is_resumed, self.has_begun = self.has_begun, True
+        if not is_resumed:
+            self.phase = strategy.phase(0)
+        if not self.keeps_copy or (is_resumed and has_checkpoints):
             return
         self.copy = state.snapshot()
-        if not self.has_good:
-            initial_loss = _if_finite(strategy.untrained_loss())
-            baseline = _if_finite(strategy.baseline_loss()) if initial_loss is not None else None
+        if self.phase == 0 and not is_resumed:
+            level = _if_finite(strategy.untrained_loss())
+            baseline = _if_finite(strategy.baseline_loss()) if level is not None else None
             state.restore(self.copy)
-            self.initial_loss = self.level = initial_loss
+            self.level = self.first_level = level
             self.baseline = baseline
             self.copy = state.snapshot(into=self.copy)
 
@@ -82,50 +121,103 @@ class Guard:
         at = int(PARTS * (share - self.since) / (self.due - self.since))
         self.parts[min(max(at, 0), PARTS - 1)] += done
 
-    def is_due(self, share: float) -> bool:
+    def is_due(self, share: float, phase: int) -> bool:
         """Whether the run is to be checked before it continues."""
-        return self.is_on and share >= self.due
+        return self.is_on and (share >= self.due or phase != self.phase)
 
-    def check(self, share: float, state: TrainState, is_over: bool) -> str | None:
+    def check(self, share: float, step: int, phase: int, state: TrainState, is_over: bool) -> str | None:
         """What is wrong with the run, if anything is; keeps a copy of its state if it is good."""
         if not self.is_on:
             return None
         if _has_exploded(state):
             return f"a parameter grew beyond {MAX_PARAMETER:g}"
-        was_good, self.is_good = self.is_good, False
-        if losses := [part.loss / part.pairs for part in self.parts if part.pairs]:
-            loss = median(losses)
-            self.level = loss if self.level is None else self.level
-            if not math.isfinite(loss):
-                return "the loss is not finite"
-            if above(loss, self.level) > HIGH:
-                return f"the loss went from {self.level:.4g} to {loss:.4g}"
-            self.best = min(loss, self.best)
-            self.is_good = above(loss, self.level) <= GOOD and above(loss, self.best) <= 1
+        losses = [part.loss / part.pairs for part in self.parts if part.pairs]
+        is_good = False
+        if losses:
+            loss, of_all = median(losses), sum(self.parts, Tally())
+            if wrong := self._judge(loss, of_all.loss / of_all.pairs, share, is_over):
+                return wrong
+            is_good = self._is_good(loss)
+            self.best = loss if self.best is None else min(loss, self.best)
         self.since, self.due = share, (math.floor(CHECKS * share) + 1) / CHECKS
         if self.due <= share:
             self.due += 1 / CHECKS
         self.parts = [Tally() for _ in range(PARTS)]
-        # A loss is of parameters before the step that it leads to, so an interval shows that the check before was good.
-        if self.is_good and was_good and self.copy is not None and not is_over:
-            self.copy, self.has_good = state.snapshot(into=self.copy), True
+        # A loss is of parameters before the step that it leads to: an interval shows that the check before was good, not this.
+        was_good, self.is_good = self.is_good, is_good and phase == self.phase
+        last, self.step = self.step, step
+        if is_good:
+            self.good_step = last
+        if phase != self.phase:
+            self.phase, self.level, self.best = phase, None, None
+        if self.is_good and was_good and self.keeps_copy and not is_over:
+            self.copy = state.snapshot(into=self.copy)
         return None
 
-    def end(self, strategy: Strategy, state: TrainState) -> bool:
-        """Roll the run back to where it was good; False if that is not known, or its loss shows otherwise."""
-        if self.copy is None or not self.has_good:
+    def _judge(self, loss: float, mean: float, share: float, is_over: bool) -> str | None:
+        """What is wrong with the loss of an interval, and with the mean over all its pairs."""
+        first, went = self.first_level, "the loss went from {:.4g} to {:.4g}"
+        if not math.isfinite(loss):
+            return "the loss is not finite"
+        if self.level is None:
+            if first is not None and above(loss, first) > FAR:
+                return went.format(first, loss)
+            self.level = loss
+        best = self.level if self.best is None else min(self.best, self.level)
+        if loss - best > FAR * max(abs(best), abs(self.level) / 10, 1.0):
+            return went.format(best, loss)
+        if first is None:
+            return None
+        height = above(loss, first)
+        self.high_since = None if height <= HIGH else self.since if self.high_since is None else self.high_since
+        self.n_high = self.n_high + 1 if height > HIGH else 0
+        if self.high_since is not None and self.n_high >= MIN_HIGH and share - self.high_since >= LASTING:
+            return went.format(first, loss)
+        baseline = first if self.baseline is None else min(self.baseline, first)
+        if is_over and self.lowered and above(loss, baseline) > (0 if self.phase == 0 else SLACK):
+            self.is_weak = height <= SLACK
+            return f"the loss ended at {loss:.4g}, while that of a model without inputs is {baseline:.4g}"
+        return went.format(first, mean) if above(mean, first) > VERY_FAR else None
+
+    def _is_good(self, loss: float) -> bool:
+        assert self.level is not None
+        first = self.level if self.first_level is None else self.first_level
+        best = self.level if self.best is None else min(self.best, self.level)
+        return above(loss, first) <= GOOD and loss - best <= max(abs(best), abs(self.level) / 10, 1.0)
+
+    # ---- when it diverges
+
+    def roll_back(self, strategy: Strategy, state: TrainState, checkpoints: Checkpoints | None) -> bool:
+        """Bring the run back to where it was good, at a lower rate; False if that is not known, or it was done too often."""
+        if not self.is_on or len(self.lowered) >= len(DIVISORS) or not self._restore(strategy, state, checkpoints):
             return False
-        to_the_end(lambda: self._restore(strategy, state), then_raise=True)
-        if self.initial_loss is None:
+        self.lowered = [*self.lowered, self.factor / DIVISORS[len(self.lowered)]]
+        return True
+
+    def end(self, strategy: Strategy, state: TrainState, checkpoints: Checkpoints | None) -> bool:
+        """Bring the run back to where it was good, to end there; False if that is not known, or its loss shows otherwise."""
+        if self.good_step == 0 or not self._restore(strategy, state, checkpoints) or self.good_step == 0:
+            return False
+        if self.level is None or self.phase != 0:
             return True
         loss = strategy.untrained_loss()
-        self._restore(strategy, state)
-        return loss is None or above(loss, self.initial_loss) <= SLACK
+        self._restore(strategy, state, checkpoints)
+        return loss is None or above(loss, self.level) <= SLACK
 
-    def _restore(self, strategy: Strategy, state: TrainState) -> None:
-        assert self.copy is not None
-        state.restore(self.copy)
-        strategy.forget()
+    def _restore(self, strategy: Strategy, state: TrainState, checkpoints: Checkpoints | None) -> bool:
+        """Bring the run back to where it was good; False if there is neither a copy nor a checkpoint."""
+        lowered = self.lowered
+
+        def restore() -> bool:
+            if self.copy is not None:
+                state.restore(self.copy, besides=CLOCK)
+            elif checkpoints is None or not checkpoints.roll_back(state, self.good_step, CLOCK):
+                return False
+            self.lowered, self.is_weak = lowered, False
+            strategy.forget()
+            return True
+
+        return to_the_end(restore, then_raise=True)
 
 
 def above(loss: float, level: float) -> float:

@@ -11,7 +11,7 @@ workspaces, in which nothing outlasts a chunk. L-BFGS, which scipy runs, has no 
 """
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
@@ -58,8 +58,10 @@ class TrainState:
         """A copy of every value, which training does not change; in the memory of a former one, `into`, which it replaces."""
         return {name: _copy(value.read(), (into or {}).get(name)) for name, value in self.values.items()}
 
-    def restore(self, snapshot: Mapping[str, Any]) -> None:
-        """Make every value what it was. Raises `ValueError`, and changes nothing, if names are others, or shapes of arrays."""
+    def restore(self, snapshot: Mapping[str, Any], besides: Collection[str] = ()) -> None:
+        """Make every value but those named by `besides` what it was. Raises `ValueError`, and changes nothing, if names are
+        others, or shapes of arrays.
+        """
         if snapshot.keys() != self.values.keys():
             raise ValueError(f"the state has other values: {', '.join(sorted(snapshot.keys() ^ self.values.keys()))}")
         for name, value in self.values.items():
@@ -67,7 +69,8 @@ class TrainState:
             if isinstance(now, np.ndarray) and np.shape(now) != np.shape(then):
                 raise ValueError(f"{name}: shape {np.shape(then)} where the run has {np.shape(now)}")
         for name, value in self.values.items():
-            value.write(snapshot[name])
+            if name not in besides:
+                value.write(snapshot[name])
 
 
 def _copy(value: Any, into: Any) -> Any:

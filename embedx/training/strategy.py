@@ -41,7 +41,7 @@ class Strategy(abc.ABC):
     n_chunks: int  # in an epoch
     reports_itself: bool = False  # reports its progress, because a chunk takes long
     loss_unit: str = ""  # of the loss in a `Tally` over its pairs, as in `nats per pair`
-    is_guarded: bool = True  # its loss is compared with that of other parts; False if it cannot diverge
+    is_guarded: bool = True  # may be rolled back by the trainer; False if it cannot diverge
 
     @abc.abstractmethod
     def compile(self, progress: Progress) -> None:
@@ -63,10 +63,14 @@ class Strategy(abc.ABC):
         """Whether training has come to its end before the schedule has."""
         return False
 
+    def phase(self, step: int) -> int:
+        """A number that changes at chunks, counted over all epochs, from which on losses are of another kind; 0 at first."""
+        return 0
+
     def untrained_loss(self) -> float | None:
         """Loss per pair of the present parameters, on a little of the data; None if it is unknown.
 
-        Called after `compile`. The caller restores the state.
+        Called after `compile`, in phase 0. The caller restores the state.
         """
         return None
 

@@ -25,6 +25,7 @@ from embedx.training.state import TrainState
 from embedx.training.strategy import Strategy, Tally
 
 NO_TIME = "nothing was trained before the --time-budget was over; give more time"
+NUMBERS = ("first", "second", "third", "fourth")
 AfterEpoch = Callable[[int, Tally, float], bool]  # epoch, what it did, seconds of training so far; True ends the training
 
 
@@ -40,14 +41,18 @@ class Outcome:
     interrupted_by: BaseException | None = None  # the KeyboardInterrupt that ended it early, if one did
     state: TrainState = field(default_factory=TrainState)  # live: take its snapshot before the tables change
     highest_loss: float | None = None  # mean per pair over the worst twentieth
+    lowered_rates: list[float] = field(default_factory=list)  # the learning rate after each rollback
     diverged: DivergedError | None = None  # why it ended early, with the parameters of the last good checkpoint
     initial_loss: float | None = None  # mean per pair before training
     baseline_loss: float | None = None  # and of a model that knows only how often each class occurs
     facts_of_strategy: dict[str, Any] = field(default_factory=dict)
 
     def facts(self) -> dict[str, Any]:
-        """For the model's record: the strategy's facts, and losses to compare with."""
-        known = {"initial_loss": self.initial_loss, "baseline_loss": self.baseline_loss}
+        """For the model's record: the strategy's facts, losses to compare with, and learning rates after rollbacks."""
+        known = {
+            "initial_loss": self.initial_loss, "baseline_loss": self.baseline_loss,
+            "learning_rate_lowered": self.lowered_rates or None,
+        }  # fmt: skip
         return self.facts_of_strategy | {name: value for name, value in known.items() if value is not None}
 
     def raise_reason(self) -> None:
@@ -94,14 +99,14 @@ def run(
     now and then, and when Ctrl-C ends the run.
     Ctrl-C (any KeyboardInterrupt) ends the run after the chunks under way, and is reported in the outcome.
 
-    A run that diverges ends with the last good parameters (see `guard`), as the outcome says, or `DivergedError` is raised if
-    there are none. A `guard` that is given is new, and may be off: then the error is always raised.
-    Raises whatever the strategy raises.
+    A run that diverges is rolled back to where it was good, and continues at a lower learning rate (see `guard`). If that does
+    not help, it ends with the last good parameters, as the outcome says, or `DivergedError` is raised if there are none. A
+    `guard` that is given is new, and may be off: then the error is raised at once. Raises whatever the strategy raises.
     """
     strategy.compile(progress)
     if plan is not None:
         plan.report(progress)
-    guard = guard or Guard()
+    guard = guard or Guard(keeps_copy=plan is None or plan.copy > 0)
     work = _Work(strategy, schedule, guard, progress, after_epoch, checkpoints)
     state = work.state
     for each in (work.own_state(), guard.state(), strategy.state(), beside or TrainState()):
@@ -110,7 +115,7 @@ def run(
         state.restore(snapshot)
     elif checkpoints is not None and checkpoints.resumes:
         checkpoints.restore(state)
-    guard.begin(strategy, state)
+    guard.begin(strategy, state, checkpoints is not None)
     work.begin_report()
     interrupted_by: BaseException | None = None
     if schedule.time_budget:
@@ -130,13 +135,15 @@ def run(
     guard.copy = None
     if work.diverged is not None and work.next_step == 0:
         raise work.diverged
-    if checkpoints is not None and interrupted_by is not None and work.next_step > 0:
-        to_the_end(partial(checkpoints.take, state))
+    if checkpoints is not None:
+        was_cut_short = interrupted_by is not None and work.next_step > 0
+        to_the_end(partial(checkpoints.take, state, wait=True) if was_cut_short else checkpoints.finish)
     losses = [tally.loss / tally.pairs for tally in work.twentieths if tally.pairs]
     first, final, highest = (losses[0], losses[-1], max(losses)) if losses else (None, None, None)
+    lowered = [schedule.learning_rate * factor for factor in guard.lowered]
     return Outcome(
-        work.tally, work.seconds, work.next_step / schedule.n_chunks, first, final, interrupted_by, state, highest,
-        work.diverged, initial_loss=guard.initial_loss, baseline_loss=guard.baseline, facts_of_strategy=strategy.facts(),
+        work.tally, work.seconds, work.next_step / schedule.n_chunks, first, final, interrupted_by, state, highest, lowered,
+        work.diverged, initial_loss=guard.first_level, baseline_loss=guard.baseline, facts_of_strategy=strategy.facts(),
     )  # fmt: skip
 
 
@@ -167,6 +174,7 @@ class _Work:
     before_epoch: Tally = field(default_factory=Tally)  # when it began
     twentieths: list[Tally] = field(default_factory=lambda: [Tally() for _ in range(20)])  # by share of the run done
     wrong: str | None = None  # why the run diverges
+    reached: int = 0  # words or examples, at the last check
     diverged: DivergedError | None = None
     reported: Tally = field(default_factory=Tally)  # what was done when progress was last reported
     reported_at: float = 0.0  # seconds
@@ -193,7 +201,7 @@ class _Work:
         if self.seconds - self.reported_at >= progress.interval:
             self.report()
         if (wrong := self.check()) is not None:
-            self.diverged = self.end_diverged(wrong)
+            self.diverged = self.roll_back(wrong)
             return
         is_due = checkpoints is not None and (self.hold or checkpoints.is_due()) and not self.is_over()
         self.hold = False
@@ -218,14 +226,33 @@ class _Work:
             self.report()
             self.progress.finish()
 
-    def end_diverged(self, wrong: str) -> DivergedError:
-        """Bring the run back to where it was good, or to its beginning if that is not known; why it ends."""
-        learning_rate = self.schedule.learning_rate
-        wrong += f" after {self.tally.words:,} {self.schedule.unit} at learning rate {self.learning_rate:.4g}"
-        if not self.guard.end(self.strategy, self.state):
+    def roll_back(self, wrong: str) -> DivergedError | None:
+        """Bring a run that diverges back to where it was good, and lower its learning rate.
+
+        Returns why not, if it is to end instead. Then it ends where it was good, or at its beginning if that is not known; one
+        that just does not beat the baseline stays as it is.
+        """
+        guard, schedule, checkpoints = self.guard, self.schedule, self.checkpoints
+        wrong += f" after {self.reached:,} {schedule.unit} at learning rate {self.learning_rate:.4g}"
+        is_out_of_time = schedule.time_budget is not None and self.seconds >= schedule.time_budget
+        if not is_out_of_time and guard.roll_back(self.strategy, self.state, checkpoints):
+            to = f"{self.tally.words:,} {schedule.unit}" if self.next_step else "the start"
+            self.progress.note(f"warning: {wrong}: back to {to}, learning rate {self.rate_at(self.next_step):.4g}")
+            self.wrong, self.reached = None, 0
+            if checkpoints is not None and checkpoints.states():  # which are of what went wrong
+                checkpoints.take(self.state)
+            self.begin_report()
+            return None
+        if guard.lowered:
+            wrong += f", for the {NUMBERS[len(guard.lowered)]} time"
+        if guard.is_weak and guard.lowered:  # the rate may still be too high, or too low by now
+            rates = ", ".join(f"{schedule.learning_rate * factor:.3g}" for factor in (1.0, *guard.lowered))
+            return DivergedError(f"{wrong}; none of the learning rates {rates} works: leave --learning-rate out or try another")
+        smaller = schedule.learning_rate * guard.factor / 4
+        if not guard.is_weak and not guard.end(self.strategy, self.state, checkpoints):
             self.next_step = 0
         self.begin_report()
-        return DivergedError(f"{wrong}; try a smaller --learning-rate, {learning_rate / 10:.3g} say, or leave it out")
+        return DivergedError(f"{wrong}; try a smaller --learning-rate, {smaller:.3g} say")
 
     def begin_report(self) -> None:
         """Report what is done from here on."""
@@ -273,7 +300,7 @@ class _Work:
 
     def rate_at(self, step: int) -> float:
         """The learning rate of a chunk, counted over all epochs; with a time budget that of this moment."""
-        return self.schedule.rate(min(self.schedule.share_done(step, self.seconds), 1.0), step)
+        return self.schedule.rate(min(self.schedule.share_done(step, self.seconds), 1.0), step) * self.guard.factor
 
     def own_state(self) -> TrainState:
         """Where the run is; steps under way are not done."""
@@ -289,15 +316,23 @@ class _Work:
 
     @property
     def is_check_due(self) -> bool:
-        return self.guard.is_due(self.share_done)
+        return self.guard.is_due(self.share_done, self.strategy.phase(self.next_step))
 
     def check(self) -> str | None:
         """What is wrong with the run, if a check is due; in a pause, or with the lock of its state."""
-        share = self.share_done
+        share, phase = self.share_done, self.strategy.phase(self.next_step)
         is_over = share >= 1.0 or self.strategy.is_finished
+        self.reached = max(self.reached, self.tally.words)
         if self.wrong is None and (is_over or self.is_epoch_over or self.is_check_due):
-            self.wrong = self.guard.check(share, self.state, is_over)
+            self.wrong = self.guard.check(share, self.next_step, phase, self.state, is_over)
         return self.wrong
+
+    def check_without_pause(self) -> None:
+        """Check the run while it trains, if that is due and the state has a lock."""
+        lock, is_due = self.state.lock, self.wrong is None and self.is_check_due
+        if lock is not None and is_due and self.strategy.phase(self.next_step) == self.guard.phase:
+            with lock:
+                self.check()
 
     # ---- the threads that train
 
@@ -315,6 +350,7 @@ class _Work:
                         break
                     if not math.isfinite(done.loss):
                         self.wrong = "the loss is not finite"
+                        self.reached = self.tally.words + done.words
                         break
                     self.tally += done
                     self.twentieths[int(20 * share)] += done
@@ -330,9 +366,7 @@ class _Work:
             share = self.schedule.share_done(self.next_step, self.seconds)
             if self.stop or self.hold or self.strategy.is_finished or share >= 1.0 or self.is_epoch_over:
                 return None
-            if self.state.lock is not None and self.is_check_due:  # which can be read while it trains
-                with self.state.lock:
-                    self.check()
+            self.check_without_pause()
             if self.wrong is not None or self.is_check_due:
                 return None
             number = self.next_step
