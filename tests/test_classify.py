@@ -67,9 +67,8 @@ def run(objective, kind="sparse", data=None, settings=None, **options):
 
 
 def samplers(objective, dense):
-    """Those that apply at default settings: one that takes a step of its own draws its rows, a search needs dense vectors."""
-    in_vain = {"all"} if objective.kind == "proximal" else set()
-    return [sampler for sampler in objective.samplers() if sampler not in (in_vain if dense else in_vain | {"search"})]
+    """Those that apply: a search needs dense vectors."""
+    return [sampler for sampler in objective.samplers() if dense or sampler != "search"]
 
 
 def precision(trained, kind):
@@ -122,11 +121,11 @@ def test_every_optimiser_learns_for_every_kind_of_objective(objective, optimizer
     assert precision(trained, kind) > 0.45
 
 
-@each(lambda o: o.kind != "proximal" and not o.uniforms_width)
+@each(lambda o: "all" in o.candidates and not o.uniforms_width)
 def test_the_optimum_is_found(objective):
     trained = run(objective, "sparse", optimizer="lbfgs", l2=1e-3, max_iterations=25)
     assert precision(trained, "sparse") > 0.7
-    assert trained.classifier.settings["sampler"] in ("all", "path")
+    assert trained.classifier.settings["sampler"] == "all"
 
 
 TURNS = pytest.mark.parametrize(  # kinds of objectives and of inputs

@@ -10,28 +10,24 @@ from test_engine_collapsed import DIM, Problem, best
 
 from embedx.engine.alternating import Descent, Side
 from embedx.engine.collapsed import NEITHER, AllRows
-from embedx.optimizers import OPTIMIZERS, taken_by
-from embedx.optimizers.contract import COLLAPSED
 from embedx.training.progress import Silent
 
 ITERATIONS = 12
 
 
 def descent(
-    problem, *, rate=1.0, optimizer="rowwise-adagrad-momentum", iterations=ITERATIONS, budget=math.inf, progress=None,
-    watch=None,
+    problem, *, rate=1.0, iterations=ITERATIONS, budget=math.inf, progress=None, watch=None
 ):  # fmt: skip
-    inputs = Side(problem.inputs, DIM, problem.dense.sum(axis=1), rate, OPTIMIZERS[optimizer])
-    outputs = Side(problem.outputs, DIM, problem.dense.sum(axis=0), rate, OPTIMIZERS[optimizer])
+    inputs = Side(problem.inputs, DIM, problem.dense.sum(axis=1), rate)
+    outputs = Side(problem.outputs, DIM, problem.dense.sum(axis=0), rate)
     return Descent(problem.rows, inputs, outputs, iterations, budget, progress or Silent(), watch or (lambda iteration: None))
 
 
-@pytest.mark.parametrize("optimizer", taken_by(COLLAPSED))
 @pytest.mark.parametrize("rate", [0.1, 1e4])
-def test_the_objective_never_rises(rate, optimizer):
+def test_the_objective_never_rises(rate):
     """Not even at a rate of ten thousand, which is halved until it suits."""
     problem = Problem()
-    run = descent(problem, rate=rate, optimizer=optimizer)
+    run = descent(problem, rate=rate)
     run.run()
     printed = [iteration.loss for iteration in run.history]
     assert all(a > b for a, b in itertools.pairwise(printed))
@@ -69,15 +65,6 @@ def test_the_first_step_of_a_row_is_as_long_as_the_rate_by_adagrad_however_rare_
     lengths = np.linalg.norm(problem.inputs - before, axis=1)
     np.testing.assert_allclose(np.delete(lengths, 4), 0.01, rtol=1e-3)
     assert lengths[4] == 0  # a word that is never an input has no gradient
-
-
-def test_a_plain_step_is_the_gradient_by_the_rows_own_frequency():
-    problem = Problem()
-    before, gradient = problem.inputs.copy(), problem.evaluate(0)[1]
-    descent(problem, rate=0.01, iterations=1, optimizer="sgd").run()
-    share = problem.dense.sum(axis=1, keepdims=True) / problem.dense.sum()
-    moved = (problem.inputs - before)[:, :DIM]
-    np.testing.assert_allclose(moved * share, -0.01 * gradient, atol=1e-7)
 
 
 def test_seconds_and_multiply_adds_add_up_and_watching_takes_no_time():

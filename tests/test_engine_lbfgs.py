@@ -16,7 +16,7 @@ from embedx.objectives import OBJECTIVES, find
 
 N, D, K = 60, 3, 4
 L2 = 0.02
-FULL_BATCH = [name for name, o in OBJECTIVES.items() if o.kind == "gradient" and not o.uniforms_width]
+FULL_BATCH = [name for name, o in OBJECTIVES.items() if "all" in o.candidates and not o.uniforms_width]
 
 
 def points(seed=0, n=N):
@@ -34,25 +34,22 @@ def several(seed=0, n=N):
 
 
 def fitted(features, labels, objective="softmax", weights=None, **options):
-    """Output rows with their biases, float64 (K, D + 1), and the loss; a tree, if any, is Huffman's, whatever the features."""
+    """Output rows with their biases, float64 (K, D + 1), and the loss."""
     found = find(objective)
-    own = {"hierarchy": "huffman"} if "path" in found.candidates else {}
     labels = labels if isinstance(labels, Labels) else Labels.single(labels)
     settings = ClassifySettings(optimizer="lbfgs", l2=L2, tolerance=1e-9, **options)
-    trained = classify.train(Labeled(features, labels, K, weights=weights), found(found.Settings(**own)), settings)
+    trained = classify.train(Labeled(features, labels, K, weights=weights), found(found.Settings()), settings)
     arrays = trained.classifier.arrays
     return np.c_[arrays["output"], arrays["bias"]].astype(float), trained.outcome.final_loss
 
 
 def searched(name, features, rows, weights, after=lambda iteration, loss: None, max_iterations=5):
-    """The optimum as the engine tells it; the tree, if any, is that of equal counts."""
+    """What the engine finds in few iterations."""
     objective = find(name)(find(name).Settings())
     objective.prepare(np.ones(K, dtype=np.int64))
-    n_rows = objective.n_rows(K)
     return lbfgs.minimise(
-        objective, features, Labels.of_rows(rows), weights, n_rows=n_rows, has_bias=True, l2=L2, max_iterations=max_iterations,
-        paths=objective.paths() if "path" in objective.candidates else None, tolerance=1e-6, start=np.zeros((D + 1, n_rows)),
-        after=after,
+        objective, features, Labels.of_rows(rows), weights, l2=L2, max_iterations=max_iterations, tolerance=1e-6,
+        start=np.zeros((D + 1, K)), after=after,
     )  # fmt: skip
 
 
@@ -110,17 +107,6 @@ def test_bouchards_bound_is_at_its_optimum_over_levels_too():
     w, _ = fitted(features, y, "bouchard")
     expected = naive(features, lambda i, z, alpha: reference.bouchard_loss(z, y[i], np.ones(K), alpha[i]), n_extra=24)
     np.testing.assert_allclose(centred(w), centred(expected), atol=1e-3)
-
-
-@pytest.mark.parametrize("has_several", [False, True])
-def test_hierarchical_softmax_goes_by_its_paths(has_several):
-    features, y = points()
-    rows = several() if has_several else [[k] for k in y]
-    tree = find("hs")(find("hs").Settings())
-    tree.prepare(np.bincount(np.concatenate(rows), minlength=K))
-    w, _ = fitted(features, Labels.of_rows(rows), "hs")
-    expected = naive(features, lambda i, z, _: -reference.tree_log_probability(z, *tree.paths())[rows[i]].sum(), K - 1)
-    np.testing.assert_allclose(w, expected, atol=1e-4)
 
 
 def test_each_positive_of_negative_sampling_meets_all_rows():

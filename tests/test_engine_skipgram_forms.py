@@ -95,7 +95,7 @@ def test_the_turns_of_all_paths_to_the_centres_of_a_block_add_up(n_words, block_
 
 
 @pytest.mark.parametrize(("n_words", "block_size"), [(12, 0), (130, 5), (71, 64)])
-@pytest.mark.parametrize(("name", "form"), [("softmax", JOINT), ("implicit", JOINT), ("ns", SUMMED), ("ova", SINGLE)])
+@pytest.mark.parametrize(("name", "form"), [("softmax", JOINT), ("ar", JOINT), ("ns", SUMMED), ("ova", SINGLE)])
 def test_all_rows_are_candidates_however_many_there_are(name, form, n_words, block_size):
     """More than are looked at together, and of neither a whole number of tiles."""
     setup = Setup(make(name), block_size=block_size, sampler="all", n_words=n_words)
@@ -117,8 +117,8 @@ EVERY_WAY = [
     ("optimizer", "sampler", "settings"),
     [
         ("sgd", "unigram", {}),
-        ("sgd", "all", {"double_sum": "proposed"}),
-        ("rowwise-adagrad", "all", {}),
+        ("sgd", "uniform", {"double_sum": "proposed"}),
+        ("rowwise-adagrad", "uniform", {}),
         ("bounded-adagrad", "unigram", {"double_sum": "proposed"}),
     ],
 )

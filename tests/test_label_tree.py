@@ -12,13 +12,12 @@ from scipy.sparse import csr_matrix, random_array
 from test_sparse_weights import dense_of
 
 from embedx import objectives
-from embedx.classification import classifier, label_tree, tree_training
-from embedx.classification.clustering import clustered_order
+from embedx.classification import classifier, clustering, label_tree, tree_training
+from embedx.classification.clustering import clustered_order, vectors_of
 from embedx.classification.settings import ClassifySettings
 from embedx.classification.task import train
 from embedx.engine import sparse_levels, tiles
 from embedx.engine.examples import csr_of, examples_of
-from embedx.engine.label_vectors import label_vectors
 from embedx.errors import EmbedxError
 from embedx.labeled.data import Labeled, Labels
 from embedx.objectives import binary_tree
@@ -99,15 +98,15 @@ def test_trees_are_averaged_over_their_probabilities():
     np.testing.assert_allclose(np.exp(found.log_p), -np.sort(-p, axis=1)[:, :4], rtol=1e-4)
 
 
-@pytest.mark.parametrize("threads", [1, 3])
-@pytest.mark.parametrize("n_kept", [1, 3, 20])
-def test_the_vector_of_a_label_is_the_sum_of_its_examples(n_kept, threads):
+@pytest.mark.parametrize(("n_kept", "block"), [(1, 99), (3, 5), (20, 99)])
+def test_the_vector_of_a_label_is_the_sum_of_its_examples(n_kept, block, monkeypatch):
     rng = np.random.default_rng(0)
     x = rng.choice([-1.0, 0.0, 1.0, 2.5], (40, 9)).astype(np.float32)  # sums are zero again and again on the way
     lists = [rng.choice(12, rng.integers(0, 6), replace=False).tolist() for _ in range(40)]
-    examples = examples_of(csr_matrix(x), Labels.of_rows(lists))
+    monkeypatch.setattr(clustering, "MAX_FEATURES", n_kept)
+    monkeypatch.setattr(clustering, "BLOCK_LABELS", block)
     rows, labels = (np.array(each) for each in zip(*((i, k) for i, own in enumerate(lists) for k in own), strict=True))
-    found = label_vectors(examples, csr_of(labels, rows, 12), 9, n_kept, threads)
+    found = vectors_of(csr_matrix(x), Labels.of_rows(lists), np.arange(12))
     for k in range(12):
         total = x[rows[labels == k]].sum(axis=0)
         order = np.lexsort((np.arange(9), -np.abs(total)))[:n_kept]

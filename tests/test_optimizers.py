@@ -12,15 +12,16 @@ from embedx import optimizers
 from embedx.errors import EmbedxError
 from embedx.kernels.compiled import kernel
 from embedx.optimizers import OPTIMIZERS, find, keeping, taken_by, update_rule
-from embedx.optimizers.contract import COLLAPSED, LABELS, PER_COLUMN, PER_COORDINATE, PER_ROW, STATELESS, WORDS, new_table
+from embedx.optimizers.contract import COLLAPSED, LABELS, PER_COORDINATE, PER_ROW, STATELESS, WORDS, new_table
 from embedx.optimizers.decay import clock_step, decay_all, decay_row, shorten, step_size
 from embedx.optimizers.descend import descend_columns, descend_few, descend_row, new_column_gradient, row_rate
+from embedx.optimizers.rowwise_adagrad_momentum import Means
 
 DIM = 20  # more than a vector register, and no multiple of it
 STRIDE = 32
 MINIBATCH = [name for name, each in OPTIMIZERS.items() if each.keeps is not None]
 EACH = pytest.mark.parametrize("name", MINIBATCH)
-FULL = [name for name, each in OPTIMIZERS.items() if COLLAPSED in each.commands]
+BY_NUMBER = [name for name in MINIBATCH if OPTIMIZERS[name].keeps != "per_row"]  # may have output rows as columns
 
 
 # ---- what an optimiser declares
@@ -87,14 +88,10 @@ def test_tables_have_room_for_what_their_optimiser_keeps_and_no_more(name):
     for l2 in (0.0, 0.1):
         rule = update_rule(name, l2=l2)
         assert (rule.l2, rule.max_norm) == (l2, 0)
-        rows, columns = new_table(4, DIM, rule), new_table(DIM, 4, rule, columns=True)
-        keeps = OPTIMIZERS[name].keeps
+        rows, keeps = new_table(4, DIM, rule), OPTIMIZERS[name].keeps
         assert rows.state_of == {"stateless": STATELESS, "per_coordinate": PER_COORDINATE, "per_row": PER_ROW}[keeps]
-        assert columns.state_of == {"stateless": STATELESS, "per_coordinate": PER_COORDINATE, "per_row": PER_COLUMN}[keeps]
         assert rows.state.shape == {"stateless": (0, STRIDE), "per_coordinate": (4, STRIDE), "per_row": (4, 1)}[keeps]
-        assert columns.state.shape == {"stateless": (0, 16), "per_coordinate": (DIM, 16), "per_row": (1, 16)}[keeps]
         assert len(rows.decay_clock) == (4 if l2 else 0)
-        assert len(columns.decay_clock) == (DIM if l2 else 0)
 
 
 @EACH
@@ -150,7 +147,7 @@ def by_rows(rule, n_rows=3):
 
 def by_columns(rule, n_rows=3):
     """A table with a column for each output row."""
-    table = new_table(DIM, n_rows, rule, columns=True)
+    table = new_table(DIM, n_rows, rule)
     table.rows[:, :n_rows] = start(n_rows).T
     return table
 
@@ -196,7 +193,7 @@ def test_a_row_moves_by_the_formula(name):
     assert_agree(name, table.rows, table.state, truth)
 
 
-@EACH
+@pytest.mark.parametrize("name", BY_NUMBER)
 @pytest.mark.parametrize("begin", [0, 32])
 def test_rows_that_are_columns_move_by_the_formula(name, begin):
     """17 columns, one more than a vector has, where some features occur; others stay."""
@@ -329,7 +326,7 @@ def decayed_late(name, l2, lr_of, met, *, columns):
         few = [row for row, every in met.items() if step % every == 0]
         rate = np.float32(step_size(rule, lr))
         if columns and few:
-            decay_all(table, 20, rule, clock)  # a column's state changes with any of its features
+            decay_all(table, 20, rule, clock)
             columns_of = np.zeros((DIM, 32), dtype=np.float32)
             columns_of[:, few] = g[few, :DIM].T
             step_of_columns(table, 0, np.arange(DIM), columns_of, rule, rate)
@@ -344,8 +341,7 @@ def decayed_late(name, l2, lr_of, met, *, columns):
     return (table.rows[:, :20].T if columns else table.rows)[:, :DIM], truth.w
 
 
-@EACH
-@pytest.mark.parametrize("columns", [False, True], ids=["rows", "columns"])
+@pytest.mark.parametrize(("name", "columns"), [*((name, False) for name in MINIBATCH), *((name, True) for name in BY_NUMBER)])
 @pytest.mark.parametrize("l2", [1e-4, 0.5])
 def test_decay_applied_after_many_steps_is_that_of_each_step(name, l2, columns):
     """At rates that change; the rows are met at different times, most of them never."""
@@ -400,25 +396,9 @@ def test_a_row_is_shortened_to_the_norm_and_never_lengthened():
 # ---- full gradients
 
 
-@pytest.mark.parametrize("name", FULL)
-def test_a_full_gradient_step_has_the_shape_of_its_table_and_keeps_arrays_in_place(name):
-    table = start().astype(np.float32)
-    state = OPTIMIZERS[name].full_gradient(table)
-    kept = state.arrays()
-    before = {part: array.copy() for part, array in kept.items()}
-    direction = state.direction(gradient_of(0)[:, :DIM].copy())
-    assert direction.shape == table.shape
-    assert direction.dtype == np.float32
-    assert np.isfinite(direction).all()
-    np.testing.assert_array_equal(table, start().astype(np.float32))
-    for part, array in state.arrays().items():
-        assert array is kept[part]
-        assert (array != before[part]).any()
-
-
 def test_rowwise_adagrad_with_momentum_follows_the_formula():
     table = start().astype(np.float32)
-    state = OPTIMIZERS["rowwise-adagrad-momentum"].full_gradient(table)
+    state = Means(table)
     s, m = np.zeros((3, 1)), np.zeros((3, DIM))
     for step in range(1, 6):
         g = gradient_of(step)[:, :DIM].astype(np.float64)
@@ -427,12 +407,6 @@ def test_rowwise_adagrad_with_momentum_follows_the_formula():
         m = (m + g) / 2
         expected = np.divide(m / (1 - 0.5**step), np.sqrt(s), out=np.zeros_like(m), where=s > 0)
         np.testing.assert_allclose(state.direction(g.astype(np.float32)), expected, rtol=1e-5, atol=1e-12)
-
-
-def test_gradient_descent_is_the_gradient():
-    g = gradient_of(0)[:, :DIM]
-    state = OPTIMIZERS["sgd"].full_gradient(np.zeros_like(g))
-    np.testing.assert_array_equal(state.direction(g.copy()), g)
 
 
 def test_optimisers_that_keep_alike_are_distinguished_by_number():

@@ -71,8 +71,7 @@ def trained_tile(kernel, function, x, y, members, plan):
     [
         ("squared-hinge", "adagrad", 0, 0.3, True, 0), ("logistic", "adagrad", 0.01, 0.3, True, 0),
         ("logistic", "sgd", 0, 0.5, False, 0), ("squared-hinge", "sgd", 0.01, 0.5, True, 0),
-        ("squared-hinge", "rowwise-adagrad", 0, 0.3, True, 0), ("logistic", "adagrad", 0, 0.3, True, 0.01),
-        ("logistic", "rowwise-adagrad", 0, 0.3, True, 0.1),
+        ("logistic", "adagrad", 0, 0.3, True, 0.01),
     ],
 )  # fmt: skip
 def test_a_tile_is_trained_as_by_loops_on_rows_that_are_masked_to_their_support(loss, optimizer, l2, lr, has_bias, first_state):

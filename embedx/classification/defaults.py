@@ -185,16 +185,15 @@ def resolved(settings: ClassifySettings, objective: Objective, data: Labeled) ->
     name, of_lbfgs = f"--objective {objective.name}", "--optimizer lbfgs does not apply"
     is_step, is_lbfgs, is_dual = objective.kind == "proximal", optimizer == Lbfgs.name, optimizer == DualCoordinateDescent.name
     without_effect = next(iter(_not_of_dual(settings)), "")
-    drawn = sorted(each for each in objective.samplers() if samplers.SAMPLERS[each].candidates == "drawn")
-    scores_all = found_sampler.candidates == "all" and objective.negatives < data.n_labels - 1 and data.n_labels > 1
+    is_by_row = optimizers.find(optimizer, LABELS).keeps == "per_row"
     for is_wrong, message in (
         (is_step and (optimizer != "sgd" or batch != 1 or settings.gradient_scale != "mean"),
          f"{name} takes a step of its own for each example: --optimizer sgd, --batch-size 1, --set gradient-scale=mean"),
-        (is_step and scores_all, f"{name} draws its rows: --sampler {' or '.join(drawn)}"),
         (is_lbfgs and objective.uniforms_width,
          f"{of_lbfgs} to {name}, whose loss is drawn at random at each look; take adagrad"),
         (is_lbfgs and settings.sampler and found_sampler.candidates in ("drawn", "retrieved"),
          f"--sampler {sampler} does not apply with --optimizer lbfgs, where all rows compete"),
+        (is_lbfgs and found_sampler.candidates == "path", f"{of_lbfgs} to {name}, whose labels are in a tree; take adagrad"),
         (is_lbfgs and settings.hidden, f"{of_lbfgs} with --hidden; take adagrad"),
         (is_lbfgs and settings.labels == "one", f"{of_lbfgs} with --labels one; take --labels all"),
         (found_sampler.needs_dense_inputs and kind == "sparse",
@@ -202,6 +201,8 @@ def resolved(settings: ClassifySettings, objective: Objective, data: Labeled) ->
         (settings.hidden and not data.is_sparse, "--hidden applies to sparse features; these are dense"),
         (optimizers.find(optimizer, LABELS).keeps == "stateless" and (rate or 0) * (settings.l2 or 0) >= 1,
          f"--l2 {settings.l2 or 0:g}: times --learning-rate {rate or 0:g} must be below 1"),
+        (is_by_row and found_sampler.candidates == "all" and kind == "sparse",
+         f"--optimizer {optimizer} does not apply where all labels are scored on sparse features; take adagrad"),
         (is_dual and (weights == "dense" or objective.dual_steps is None or sampler != EVERY_ROW),
          f"--optimizer dcd takes --objective ova --loss squared-hinge, --sampler {EVERY_ROW}, and --weights sparse or tree"),
         (is_dual and settings.l2 == 0, "--optimizer dcd needs a penalty; leave --l2 out, or give one above 0"),
@@ -212,7 +213,7 @@ def resolved(settings: ClassifySettings, objective: Objective, data: Labeled) ->
             raise EmbedxError(message)
     settings = dataclasses.replace(
         settings, optimizer=optimizer, weights=weights, threads=settings.threads or trainer.usable_cores(),
-        sampler=EVERY_ROW if is_lbfgs and found_sampler.candidates != "path" else sampler,
+        sampler=EVERY_ROW if is_lbfgs else sampler,
         epochs=settings.epochs or _default_epochs(data, optimizer),
         bias=settings.bias or ("zero" if is_dual or is_lbfgs else str(_default_of(objective, "bias", kind, BIAS))),
     )  # fmt: skip

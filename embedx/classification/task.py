@@ -262,8 +262,7 @@ class Run:
         began = time.monotonic()
         found = optimum.minimise(
             objective, features, labels, np.ones(n) if weights is None else np.asarray(weights, dtype=np.float64),
-            n_rows=n_rows, paths=objective.paths(), has_bias=has_bias, l2=settings.l2 or 0.0,
-            max_iterations=settings.max_iterations, tolerance=settings.tolerance, start=start,
+            l2=settings.l2 or 0.0, max_iterations=settings.max_iterations, tolerance=settings.tolerance, start=start,
             after=lambda iteration, loss: progress.update(iteration, loss=loss, loss_unit=objective.loss_unit("row")),
         )  # fmt: skip
         progress.finish()

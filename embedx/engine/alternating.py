@@ -1,7 +1,7 @@
 """Full gradient steps on all input vectors and on all output vectors in turn, none of which makes the objective worse.
 
 A row's gradient is divided by how often the row occurs, for frequencies span six orders of magnitude and a step that suits a
-frequent row would leave a rare one where it is. What comes out goes to an optimiser for full gradients.
+frequent row would leave a rare one where it is. A row then moves by row-wise Adagrad with momentum.
 
 The objective is known at each point anyway, from the gradient of the step after. A step that does not lower it is reverted
 and tried again at half the rate, then at a quarter of that, an eighth of that; one that does lets the rate of its side grow.
@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from embedx.engine.collapsed import INPUTS, NEITHER, OUTPUTS, AllRows, Evaluation, evaluate
-from embedx.optimizers.contract import Optimizer
+from embedx.optimizers.rowwise_adagrad_momentum import Means
 from embedx.training import trainer
 from embedx.training.checkpoint import Checkpoints
 from embedx.training.interrupts import to_the_end
@@ -58,11 +58,10 @@ class Side:
     columns: int  # that move; what stands in others, such as the inputs' 1 for the biases, stays
     times: np.ndarray  # float (n,): how often each row occurs
     rate: float
-    optimizer: type[Optimizer]
 
     def __post_init__(self) -> None:
         self.share = (1 / np.maximum(self.times, 1)).astype(np.float32)[:, None]
-        self.state = self.optimizer.full_gradient(self.table)
+        self.state = Means(self.table)
 
     def direction(self, gradient: np.ndarray) -> np.ndarray:
         """Where the next step at rate 1 leads from here, float32 like the table; overwrites `gradient`."""
@@ -157,7 +156,7 @@ class Descent(Strategy):
         state = TrainState()
         for name, side in (("inputs", self.inputs), ("outputs", self.outputs)):
             state.add_array(f"{name}.rows", side.table)
-            for each, array in side.state.arrays().items():
+            for each, array in vars(side.state).items():
                 state.add_array(f"{name}.{each}", array)
             state.add_attribute(f"{name}.rate", side, "rate")
         state.add_attribute("macs", self, "macs")

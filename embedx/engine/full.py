@@ -3,8 +3,7 @@
     Z = H Wᵀ        C = coefficients of Z        W -= rate · Cᵀ H        ∂loss/∂H = C W
 
 DenseSteps   H is dense or a hidden layer: products by BLAS. Where C is 0 outside a few columns, only their rows move
-SparseSteps  H is sparse: the table is transposed, a row for each feature, and met in tiles of 64 columns, so that what a
-             minibatch needs of a tile stays in the core's own cache while its examples pass
+SparseSteps  H is sparse: the table is transposed, a row for each feature, and processed in tiles of 32 columns (`tiles`)
 """
 
 import abc
@@ -16,14 +15,13 @@ import numpy as np
 
 from embedx.engine.select import SINGLE, entries_among_all_rows
 from embedx.engine.shared import Shared, backward, encode, new_feature_workspace
+from embedx.engine.tiles import WIDTH, add_example, score_tile
 from embedx.kernels.batch import new_batch
-from embedx.kernels.compiled import kernel, kernel_part
-from embedx.kernels.simd import SIMD_WIDTH, aligned_zeros, load, multiply_add, splat, store, zeros
-from embedx.optimizers.contract import PER_COLUMN
+from embedx.kernels.compiled import kernel
+from embedx.kernels.simd import SIMD_WIDTH, aligned_zeros, load
 from embedx.optimizers.decay import decay_row, decay_rows, shorten, step_size
-from embedx.optimizers.descend import descend_columns, descend_row, new_column_gradient, touch
+from embedx.optimizers.descend import descend_columns, descend_row, new_column_gradient
 
-TILE = 4 * SIMD_WIDTH
 CHUNK_FLOATS = 1 << 18  # scores that are turned into coefficients in one call: a megabyte stays in the cache
 FEW = 8  # one row out of so many, or fewer, are gathered: half of the time or less that all would take
 T = TypeVar("T")
@@ -41,23 +39,13 @@ class FullSteps(abc.ABC):
         n_scores = len(shared.outputs.rows) if shared.plan.has_h else shared.outputs.rows.shape[1]
         self.z = np.zeros((shared.plan.batch_size, n_scores), dtype=np.float32)
 
-    def start(self, chosen: np.ndarray, decay_clock: float) -> None:  # noqa: B027
-        """Compute h of the chosen examples, if they have one."""
-
-    def finish(self, chosen: np.ndarray, rate: np.float32) -> None:  # noqa: B027
-        """Update the hidden layer, if there is one."""
-
     @abc.abstractmethod
     def score(self, chosen: np.ndarray, z: np.ndarray, decay_clock: float) -> None:
         """Overwrite z by the scores of the chosen examples, after the weight decay that is due."""
 
     @abc.abstractmethod
-    def score_gain(self, chosen: np.ndarray) -> np.ndarray:
-        """float32 (n,): |h|² of the chosen examples, whose scores were computed last."""
-
-    @abc.abstractmethod
     def apply(self, chosen: np.ndarray, z: np.ndarray, rate: np.float32) -> None:
-        """Update the output rows along the coefficients z of the chosen examples."""
+        """Update the output rows, and the hidden layer, along the coefficients z of the chosen examples."""
 
     @property
     @abc.abstractmethod
@@ -69,26 +57,13 @@ class FullSteps(abc.ABC):
 
         rng  chooses the label that stands for all, and draws for the objective
         """
-        plan, offsets = self.shared.plan, self.shared.examples.label_offsets
-        first, n = offsets[chosen], offsets[chosen + 1] - offsets[chosen]
+        plan, optimizer, offsets = self.shared.plan, self.shared.optimizer, self.shared.examples.label_offsets
+        first, n = offsets[chosen], offsets[chosen + 1] - offsets[chosen]  # labels label_ids[first:first + n] of each example
         if plan.one_label:
             first = first + np.floor(rng.random(len(chosen)) * n).astype(np.int64)
             n = np.minimum(n, 1)
-        self.start(chosen, decay_clock)
-        one = np.ones_like(n)  # label of a single example at a time
-        labels = [(first + k, one) for k in range(int(n.sum()))] if plan.in_turn else [(first, n)]
-        steps = [self._step(chosen, *each, (lr, decay_clock), rng) for each in labels]
-        self.finish(chosen, np.float32(step_size(self.shared.optimizer, lr)))
-        return sum(loss for loss, _ in steps), sum(n_terms for _, n_terms in steps)
-
-    def _step(
-        self, chosen: np.ndarray, first: np.ndarray, n: np.ndarray, at: tuple[float, float], rng: np.random.Generator
-    ) -> tuple[float, int]:
-        """A step for the labels label_ids[first:first + n] of each example, `at` a learning rate and a decay clock."""
-        plan, optimizer, (lr, decay_clock) = self.shared.plan, self.shared.optimizer, at
         z = self.z[: len(chosen)]
         self.score(chosen, z, decay_clock)
-        gain = self.score_gain(chosen) if plan.uses_score_gain else np.zeros(len(chosen), dtype=np.float32)
         n_lines = n if plan.positives == SINGLE else np.ones_like(n)
         ends = np.concatenate([[0], np.cumsum(n_lines)])
         uniforms = np.clip(rng.random((ends[-1], plan.uniforms_width), dtype=np.float32), 2.0**-24, 1 - 2.0**-24)
@@ -99,8 +74,7 @@ class FullSteps(abc.ABC):
             loss = 0.0
             for a in range(begin, end, n_at_once):
                 b = min(a + n_at_once, end)
-                own = uniforms[ends[a] : ends[b]]
-                loss += self._coefficients(chosen[a:b], (first[a:b], n[a:b]), z[a:b], own, gain[a:b], state_lr)
+                loss += self._coefficients(chosen[a:b], (first[a:b], n[a:b]), z[a:b], uniforms[ends[a] : ends[b]], state_lr)
             return loss
 
         loss = sum(self.in_parts(len(chosen), work))
@@ -114,9 +88,8 @@ class FullSteps(abc.ABC):
         return list(self.pool.map(work, range(self.parts), bounds[:-1], bounds[1:]))
 
     def _coefficients(
-        self, chosen: np.ndarray, labels: tuple[np.ndarray, np.ndarray], z: np.ndarray, uniforms: np.ndarray,
-        gain: np.ndarray, lr: np.float32,
-    ) -> float:  # fmt: skip
+        self, chosen: np.ndarray, labels: tuple[np.ndarray, np.ndarray], z: np.ndarray, uniforms: np.ndarray, lr: np.float32
+    ) -> float:
         """Overwrite scores by coefficients; return the summed loss. `labels` are the first and the number of each example's."""
         shared, plan, examples, (first, n) = self.shared, self.shared.plan, self.shared.examples, labels
         places = np.repeat(first - np.cumsum(n) + n, n) + np.arange(n.sum())
@@ -129,7 +102,6 @@ class FullSteps(abc.ABC):
         batch = new_batch(n_lines, z.shape[1])._replace(z=z[example] if has_own_scores else z, uniforms=uniforms)
         entries.write(batch.label[:, : plan.n_rows], batch.sample_count[:, : plan.n_rows])
         batch.key[:] = chosen[example]
-        batch.score_gain[:] = gain[example, None]
         if shared.state.shape[1]:
             before = np.arange(n_lines) - np.searchsorted(example, example)  # lines of the same example
             batch.n_updates[:] = shared.n_updates[batch.key] + before
@@ -158,22 +130,12 @@ class DenseSteps(FullSteps):
     def buffers(self) -> Any:
         return self.z, self.h, self.h_gradient, self.features
 
-    def start(self, chosen: np.ndarray, decay_clock: float) -> None:
-        encode(self.shared, self.h, chosen, decay_clock)
-        self.h_gradient[: len(chosen)] = 0
-
-    def finish(self, chosen: np.ndarray, rate: np.float32) -> None:
-        backward(self.shared, self.features, chosen, self.h_gradient, rate)
-
     def score(self, chosen: np.ndarray, z: np.ndarray, decay_clock: float) -> None:
         outputs, optimizer, n = self.shared.outputs, self.shared.optimizer, self.shared.plan.n_inputs
+        encode(self.shared, self.h, chosen, decay_clock)
         if optimizer.l2 > 0:
             self.in_parts(len(outputs.rows), lambda _, a, b: decay_rows(outputs, a, b, n, optimizer, decay_clock))
         np.matmul(self.h[: len(chosen)], outputs.rows.T, out=z)
-
-    def score_gain(self, chosen: np.ndarray) -> np.ndarray:
-        h = self.h[: len(chosen)]
-        return np.asarray(np.einsum("ed,ed->e", h, h))
 
     def apply(self, chosen: np.ndarray, z: np.ndarray, rate: np.float32) -> None:
         rows, w = self.all_rows, self.shared.outputs.rows
@@ -183,8 +145,9 @@ class DenseSteps(FullSteps):
                 rows, w, z = few, w[few], z[:, few]
         gradient = z.T @ self.h[: len(chosen)]
         if self.shared.plan.has_hidden:
-            self.h_gradient[: len(chosen)] += z @ w
+            np.matmul(z, w, out=self.h_gradient[: len(chosen)])
         self.in_parts(len(rows), lambda _, a, b: step_rows(self.shared, rows, a, b, gradient, rate))
+        backward(self.shared, self.features, chosen, self.h_gradient, rate)
 
 
 @kernel
@@ -203,10 +166,8 @@ class SparseSteps(FullSteps):
 
     def __init__(self, coefficients: Callable[..., float], shared: Shared, *, threads: int, parts: int) -> None:
         super().__init__(coefficients, shared, threads=threads, parts=parts)
-        self.n_tiles = self.z.shape[1] // TILE
-        self.gradients = [new_column_gradient(shared.plan.dim, TILE) for _ in range(parts)]
-        squares = np.concatenate([[0.0], np.cumsum(shared.examples.values.astype(np.float64) ** 2)])
-        self.gain = (np.diff(squares[shared.examples.offsets]) + shared.plan.has_bias).astype(np.float32)
+        self.n_tiles = self.z.shape[1] // WIDTH
+        self.gradients = [new_column_gradient(shared.plan.dim, WIDTH) for _ in range(parts)]
 
     @property
     def buffers(self) -> Any:
@@ -214,21 +175,17 @@ class SparseSteps(FullSteps):
 
     def score(self, chosen: np.ndarray, z: np.ndarray, decay_clock: float) -> None:
         shared, outputs, optimizer, plan = self.shared, self.shared.outputs, self.shared.optimizer, self.shared.plan
-        # A column's state changes with any of its features: then weight decay cannot wait until a feature is seen again.
-        if optimizer.l2 > 0 and (optimizer.max_norm > 0 or outputs.state_of == PER_COLUMN):
+        if optimizer.l2 > 0 and optimizer.max_norm > 0:
             self.in_parts(plan.n_inputs, lambda _, a, b: decay_rows(outputs, a, b, plan.n_rows, optimizer, decay_clock))
         elif optimizer.l2 > 0:
             self.in_parts(self.parts, lambda part, *_: decay_features(shared, chosen, part, self.parts, decay_clock))
-        self.in_parts(self.n_tiles, lambda _, a, b: score_tiles(shared, chosen, a * TILE, b * TILE, z))
-
-    def score_gain(self, chosen: np.ndarray) -> np.ndarray:
-        return np.asarray(self.gain[chosen])
+        self.in_parts(self.n_tiles, lambda _, a, b: score_tiles(shared, chosen, a * WIDTH, b * WIDTH, z))
 
     def apply(self, chosen: np.ndarray, z: np.ndarray, rate: np.float32) -> None:
         shared, max_norm = self.shared, self.shared.optimizer.max_norm
         self.in_parts(
             self.n_tiles,
-            lambda part, a, b: step_tiles(shared, chosen, a * TILE, b * TILE, z, self.gradients[part], rate),
+            lambda part, a, b: step_tiles(shared, chosen, a * WIDTH, b * WIDTH, z, self.gradients[part], rate),
         )
         if max_norm > 0:
             w = shared.outputs.rows[: shared.plan.n_inputs]
@@ -248,50 +205,17 @@ def decay_features(shared, chosen, part, n_parts, decay_clock):
 
 @kernel
 def score_tiles(shared, chosen, first, last, z):
-    """Overwrite z[e, first:last] by the scores of the chosen examples; 64 of an example are kept in registers."""
-    examples, w = shared.examples, shared.outputs.rows
-    for t in range(first, last, TILE):
-        for e in range(chosen.size):
-            a, b, c, d = zeros(), zeros(), zeros(), zeros()
-            if shared.plan.has_bias:
-                a, b, c, d = _load_tile(w, w.shape[0] - 1, t)
-            for f in range(examples.offsets[chosen[e]], examples.offsets[chosen[e] + 1]):
-                x, (w0, w1, w2, w3) = splat(examples.values[f]), _load_tile(w, np.int64(examples.columns[f]), t)
-                a, b = multiply_add(x, w0, a), multiply_add(x, w1, b)
-                c, d = multiply_add(x, w2, c), multiply_add(x, w3, d)
-            _store_tile(z, e, t, a, b, c, d)
-
-
-@kernel_part
-def _load_tile(matrix, row, column):
-    """64 numbers of a row."""
-    a, b = load(matrix, row, column), load(matrix, row, column + SIMD_WIDTH)
-    return a, b, load(matrix, row, column + 2 * SIMD_WIDTH), load(matrix, row, column + 3 * SIMD_WIDTH)
-
-
-@kernel_part
-def _store_tile(matrix, row, column, a, b, c, d):
-    """Write 64 numbers of a row."""
-    store(matrix, row, column, a)
-    store(matrix, row, column + SIMD_WIDTH, b)
-    store(matrix, row, column + 2 * SIMD_WIDTH, c)
-    store(matrix, row, column + 3 * SIMD_WIDTH, d)
+    """Overwrite z[e, first:last] by the scores of the chosen examples."""
+    for t in range(first, last, WIDTH):
+        score_tile(shared.examples, chosen, chosen.size, shared.outputs.rows, shared.plan.has_bias, t, z)
 
 
 @kernel
 def step_tiles(shared, chosen, first, last, z, gradient, rate):
     """The steps of the table's columns first:last along the coefficients z of the chosen examples."""
-    examples, has_bias, bias_row = shared.examples, shared.plan.has_bias, shared.outputs.rows.shape[0] - 1
-    for t in range(first, last, TILE):
+    for t in range(first, last, WIDTH):
         n_touched = 0
         for e in range(chosen.size):
-            begin, end = examples.offsets[chosen[e]], examples.offsets[chosen[e] + 1]
-            c0, c1, c2, c3 = _load_tile(z, e, t)
-            for f in range(begin, end + has_bias):
-                row, x = (np.int64(examples.columns[f]), examples.values[f]) if f < end else (bias_row, np.float32(1))
-                v, (a, b, c, d) = splat(x), _load_tile(gradient.sums, row, 0)
-                a, b = multiply_add(v, c0, a), multiply_add(v, c1, b)
-                c, d = multiply_add(v, c2, c), multiply_add(v, c3, d)
-                _store_tile(gradient.sums, row, 0, a, b, c, d)
-                n_touched = touch(gradient, row, n_touched)
-        descend_columns(shared.outputs, t, gradient, n_touched, TILE, shared.optimizer, rate)
+            a, b = load(z, e, t), load(z, e, t + SIMD_WIDTH)
+            n_touched = add_example(shared.examples, chosen[e], a, b, shared.plan.has_bias, gradient, n_touched)
+        descend_columns(shared.outputs, t, gradient, n_touched, WIDTH, shared.optimizer, rate)

@@ -18,7 +18,6 @@ from embedx.engine.select import POSITIVES, Entries, entries_among_all_rows
 from embedx.kernels.batch import Batch, new_batch
 from embedx.labeled.data import Labels
 from embedx.objectives.contract import Objective
-from embedx.samplers.contract import Paths
 
 FOR_EVER = 2**50  # updates after which every state stands still
 BLOCK_FLOATS = 1 << 18  # scores, or features as float64, worked on at a time: two megabytes stay in the cache
@@ -43,9 +42,6 @@ def minimise(
     labels: Labels,
     weights: np.ndarray,
     *,
-    n_rows: int,
-    paths: Paths | None,
-    has_bias: bool,
     l2: float,
     max_iterations: int,
     tolerance: float,
@@ -54,24 +50,22 @@ def minimise(
 ) -> Optimum:
     """The best W from `start`, float64 (dim, n_rows), for an objective whose loss has nothing random in it.
 
+    A row more than there are features holds the biases.
+
     features   float32 (n, n_features), dense or sparse
     labels     the positives of each row; a row without any does not count
     weights    float (n,): how much each row counts
-    paths      the tree, if rows compete on the way to a positive only
     tolerance  the search ends when no element of the gradient is larger
     after      called after each iteration with its number and the loss, without the penalty as in `Optimum`
     """
-    n_features = features.shape[1]
-    shape = (n_features + has_bias, n_rows)
+    n_features, shape, n_rows = features.shape[1], start.shape, start.shape[1]
+    has_bias = shape[0] > n_features
     counted = np.flatnonzero((labels.n_of_row > 0) & (weights != 0))
     if len(counted) < len(weights):
         features, labels, weights = features[counted], labels.rows(counted), weights[counted]
     total = float(weights.sum())
     step = max(BLOCK_FLOATS // max(*shape), shape[0] if issparse(features) else MIN_DENSE_ROWS)
-    blocks = [
-        _block(objective, features[first : first + step], labels, weights, first, paths)
-        for first in range(0, len(weights), step)
-    ]
+    blocks = [_block(objective, features[a : a + step], labels, weights, a) for a in range(0, len(weights), step)]
     batch = new_batch(max((len(block.entries.example) for block in blocks), default=0), n_rows, dtype=np.float64)
     batch.key[:], batch.n_updates[:] = np.arange(len(batch.key)), FOR_EVER
     constants = objective.constants(n_rows, n_rows).astype(np.float64)
@@ -139,45 +133,22 @@ class _Block(NamedTuple):
     groups: list[tuple[float, Any]]  # weights, and the lines that have each: a slice of all, or int64 indices
 
 
-def _block(objective: Objective, features: Any, labels: Labels, weights: np.ndarray, first: int, paths: Paths | None) -> _Block:
+def _block(objective: Objective, features: Any, labels: Labels, weights: np.ndarray, first: int) -> _Block:
     """The block of the rows from `first` on whose features these are; all of them have labels."""
     n = features.shape[0]
     labels = labels.rows(np.arange(first, first + n))
-    if paths is None:
-        entries = entries_among_all_rows(
-            labels.n_of_row, labels.ids, np.ones(len(labels.ids)), POSITIVES[objective.positives],
-            keeps_accidental_hits=objective.keeps_accidental_hits,
-        )  # fmt: skip
-    else:
-        entries = _entries_of_paths(labels, paths)
+    entries = entries_among_all_rows(
+        labels.n_of_row, labels.ids, np.ones(len(labels.ids)), POSITIVES[objective.positives],
+        keeps_accidental_hits=objective.keeps_accidental_hits,
+    )  # fmt: skip
+    of_line = weights[first : first + n][entries.example]
+    levels = np.unique(of_line).tolist()
     return _Block(
         features.astype(np.float64) if issparse(features) else features,
         labels.offsets[:-1] if len(entries.example) > n else None,
         entries,
-        _groups(np.asarray(weights, dtype=np.float64)[first : first + n][entries.example]),
+        [(each, slice(None) if len(levels) == 1 else np.flatnonzero(of_line == each)) for each in levels],
     )
-
-
-def _entries_of_paths(labels: Labels, paths: Paths) -> Entries:
-    """Where nodes compete; the losses of several positives are summed node by node."""
-    way = Labels(paths.offsets, np.arange(len(paths.nodes))).rows(labels.ids)
-    label_of_step = np.repeat(np.arange(len(labels.ids)), way.n_of_row)
-    row = np.repeat(np.arange(len(labels)), labels.n_of_row)[label_of_step]
-    width = int(paths.nodes.max(initial=0)) + 1
-    distinct, place = np.unique(row * width + paths.nodes[way.ids], return_inverse=True)
-    bits = paths.bits[way.ids]
-    turns = (np.bincount(place, marks, len(distinct)) for marks in (bits, 1 - bits))
-    return Entries(np.arange(len(labels)), np.zeros(len(labels)), distinct // width, distinct % width, *turns)
-
-
-def _groups(weights: np.ndarray) -> list[tuple[float, Any]]:
-    """The different weights of some lines, and which lines have each."""
-    levels = np.unique(weights)
-    if len(levels) == 1:
-        return [(float(levels[0]), slice(None))]
-    order = np.argsort(weights, kind="stable")
-    lines = np.split(order, np.searchsorted(weights[order], levels[1:]))
-    return list(zip(levels.tolist(), lines, strict=True))
 
 
 # ---- scores to coefficients

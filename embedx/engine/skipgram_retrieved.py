@@ -21,6 +21,7 @@ from embedx.engine.skipgram import prefetch_block, start_chunk, train_block
 from embedx.engine.subwords import fetch_word
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.gemm import dot
+from embedx.kernels.select import insert
 from embedx.kernels.simd import SIMD_WIDTH, aligned_zeros, prefetch
 from embedx.search.index import Index
 from embedx.search.query import QueryWorkspace, find_candidates, new_query_workspace
@@ -52,7 +53,7 @@ class RetrievalWorkspace(NamedTuple):
 
     query: QueryWorkspace
     candidates: np.ndarray  # int32 (1, max candidates): rows that a search gives
-    scores: np.ndarray  # float32 (found,): of the best so far
+    scores: np.ndarray  # float32 (1, found): of the best so far
     joined: np.ndarray  # int64 (n_rows, 2): the last block that a row joined, and its column there
     clock: np.ndarray  # int64 (1,): blocks so far
     vector: np.ndarray  # float32 (1, stride): of a word
@@ -69,8 +70,9 @@ def new_retrieval_workspace(n_rows: int, found: int, search: SearchSpec, dim: in
     """Memory for a worker; word vectors have `dim` numbers."""
     n_candidates = min(search.blocks * search.max_candidates, n_rows)
     return RetrievalWorkspace(
-        new_query_workspace(n_rows, search), np.zeros((1, n_candidates), dtype=np.int32), np.zeros(found, dtype=np.float32),
-        np.zeros((n_rows, 2), dtype=np.int64), np.zeros(1, dtype=np.int64), aligned_zeros(1, dim),
+        new_query_workspace(n_rows, search), np.zeros((1, n_candidates), dtype=np.int32),
+        np.zeros((1, found), dtype=np.float32), np.zeros((n_rows, 2), dtype=np.int64), np.zeros(1, dtype=np.int64),
+        aligned_zeros(1, dim),
     )  # fmt: skip
 
 
@@ -157,7 +159,7 @@ def _find_best(retrieval, finding, outputs, word):
     """Replace the rows found for a word, whose vector is finding.vector[0], by those of the highest scores among the rows that
     a search gives, the best first.
     """
-    found, candidates, scores = retrieval.found, finding.candidates, finding.scores
+    found, candidates = retrieval.found, finding.candidates
     n_candidates = find_candidates(
         retrieval.row_index, retrieval.search, finding.vector, np.int64(0), candidates, 0, 0, candidates.shape[1], finding.query
     )
@@ -166,14 +168,7 @@ def _find_best(retrieval, finding, outputs, word):
         if k + AHEAD < n_candidates:
             for d in range(0, outputs.shape[1], SIMD_WIDTH):
                 prefetch(outputs, np.int64(candidates[0, k + AHEAD]), d)
-        row = candidates[0, k]
-        score = dot(finding.vector, np.int64(0), outputs, np.int64(row))
-        if n < scores.size or score > scores[n - 1]:
-            place = min(n, scores.size - 1)
-            while place > 0 and scores[place - 1] < score:
-                scores[place], found.rows[word, place] = scores[place - 1], found.rows[word, place - 1]
-                place -= 1
-            scores[place], found.rows[word, place] = score, row
-            n = min(n + 1, scores.size)
+        score = dot(finding.vector, np.int64(0), outputs, np.int64(candidates[0, k]))
+        n = insert(score, candidates[0, k], finding.scores, found.rows[word : word + 1], 0, n)
     found.n[word] = n
     found.uses[word] = 0

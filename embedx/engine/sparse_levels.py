@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from embedx.kernels.compiled import kernel
+from embedx.kernels.select import insert
 
 LOWEST = np.float32(-3e38)  # in place of -inf: the score of a place that no node takes
 
@@ -106,19 +107,12 @@ def scores_of(features: Any, level: Level) -> np.ndarray:
 @kernel
 def best_of_slots(scores, begin, end, place, best):
     """Write the highest scores of the rows begin:end and their places to the columns of `best` and `place`, best first."""
-    most = best.shape[1]
     for s in range(begin, end):
         n = 0
         for k in range(scores.shape[1]):
-            score = scores[s, k]
-            if score > LOWEST and (n < most or score > best[s, n - 1]):
-                at = n if n < most else most - 1
-                n = at + 1
-                while at > 0 and best[s, at - 1] < score:
-                    best[s, at], place[s, at] = best[s, at - 1], place[s, at - 1]
-                    at -= 1
-                best[s, at], place[s, at] = score, k
-        for k in range(n, most):
+            if scores[s, k] > LOWEST:
+                n = insert(scores[s, k], k, best, place, s, n)
+        for k in range(n, best.shape[1]):
             best[s, k], place[s, k] = LOWEST, 0
 
 

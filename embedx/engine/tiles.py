@@ -23,7 +23,7 @@ from embedx.kernels.batch import Batch, new_batch
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.random import bits, low_half_below
 from embedx.kernels.simd import SIMD_WIDTH, is_zero, load, multiply_add, splat, store, zeros
-from embedx.optimizers.contract import PER_COLUMN, PER_COORDINATE, Table, UpdateRule, new_table
+from embedx.optimizers.contract import PER_COORDINATE, Table, UpdateRule, new_table
 from embedx.optimizers.decay import clock_step, decay_row, decay_rows, step_size
 from embedx.optimizers.descend import ColumnGradient, descend_columns, new_column_gradient, touch
 
@@ -49,7 +49,7 @@ class TilePlan(NamedTuple):
     falls: bool = False
     threshold: np.float32 = np.float32(0)  # weights of at most this size are dropped
     key: np.uint64 = np.uint64(0)  # of the random numbers
-    first_state: np.float32 = np.float32(0)  # of the optimiser, for every weight or every row
+    first_state: np.float32 = np.float32(0)  # of the optimiser, for every weight
     c: np.float32 = np.float32(0)  # by dual coordinate descent: what the loss is multiplied by
 
 
@@ -102,7 +102,7 @@ def new_workspace(
         np.zeros(n_examples, dtype=np.float32), skips[0], skips[1],
     )  # fmt: skip
     steps = TileSteps(
-        tile=new_table(n_rows, WIDTH, optimizer, columns=True),
+        tile=new_table(n_rows, WIDTH, optimizer),
         gradient=new_column_gradient(n_rows, WIDTH),
         support=np.zeros((n_rows if is_masked else 0, WIDTH), dtype=np.float32),
         active=np.zeros(batch_size, dtype=np.int64),
@@ -120,7 +120,7 @@ def new_workspace(
 
 
 @kernel_part
-def _score_tile(examples, chosen, n, w, has_bias, t, z):
+def score_tile(examples, chosen, n, w, has_bias, t, z):
     """Overwrite z[:n, t:t + WIDTH] by the scores of chosen[:n]; two features at a time, so that four sums are under way."""
     one, columns, values = splat(np.float32(1)), examples.columns, examples.values
     for e in range(n):
@@ -142,7 +142,7 @@ def _score_tile(examples, chosen, n, w, has_bias, t, z):
 
 
 @kernel_part
-def _add_example(examples, i, a, b, has_bias, gradient, n_touched):
+def add_example(examples, i, a, b, has_bias, gradient, n_touched):
     """Add example i with the coefficients a and b to the gradient of a tile; return how many rows it touches."""
     for f in range(examples.offsets[i], examples.offsets[i + 1]):
         row = np.int64(examples.columns[f])
@@ -172,7 +172,7 @@ def _step(coefficients, examples, steps, plan, chosen, n_labels, lr, now):
     if n == 0:
         return 0.0
     _decay_before(examples, steps, plan, n, now)
-    _score_tile(examples, steps.active, n, steps.tile.rows, plan.has_bias, 0, steps.batch.z)
+    score_tile(examples, steps.active, n, steps.tile.rows, plan.has_bias, 0, steps.batch.z)
     loss = coefficients(steps.batch, steps.state, plan.constants, n, WIDTH, lr)
     n_touched = _add_gradients(examples, steps, plan, n, np.float32(plan.sum_over / chosen.size))
     if plan.is_masked:
@@ -212,15 +212,12 @@ def _choose(examples, steps, plan, order, begin, end, n_labels):
 
 @kernel_part
 def _decay_before(examples, steps, plan, n, now):
-    """Apply the weight decay that is due to the rows of the active examples; to all where a state changes with any of them."""
+    """Apply the weight decay that is due to the rows of the active examples."""
     if plan.optimizer.l2 > 0:
-        if steps.tile.state_of == PER_COLUMN and not plan.is_masked:
-            decay_rows(steps.tile, 0, steps.tile.rows.shape[0] - plan.has_bias, WIDTH, plan.optimizer, now)
-        else:
-            for e in range(n):
-                m = steps.active[e]
-                for f in range(examples.offsets[m], examples.offsets[m + 1]):
-                    decay_row(steps.tile, np.int64(examples.columns[f]), WIDTH, plan.optimizer, now)
+        for e in range(n):
+            m = steps.active[e]
+            for f in range(examples.offsets[m], examples.offsets[m + 1]):
+                decay_row(steps.tile, np.int64(examples.columns[f]), WIDTH, plan.optimizer, now)
 
 
 @kernel_part
@@ -231,7 +228,7 @@ def _add_gradients(examples, steps, plan, n, scale):
         a = multiply_add(splat(scale), load(steps.batch.z, e, 0), zeros())
         b = multiply_add(splat(scale), load(steps.batch.z, e, SIMD_WIDTH), zeros())
         if not _is_idle(examples, plan, steps.active[e], a, b):
-            n_touched = _add_example(examples, steps.active[e], a, b, plan.has_bias, steps.gradient, n_touched)
+            n_touched = add_example(examples, steps.active[e], a, b, plan.has_bias, steps.gradient, n_touched)
     return n_touched
 
 
@@ -361,7 +358,7 @@ def train_tile_dual(dual_steps, examples, groups, group, first, last, plan, work
                 continue
             m = steps.active[0]
             batch.key[0] = m
-            _score_tile(workspace.examples, steps.active, 1, steps.tile.rows, plan.has_bias, 0, batch.z)
+            score_tile(workspace.examples, steps.active, 1, steps.tile.rows, plan.has_bias, 0, batch.z)
             square = splat(workspace.square[m])
             store(batch.score_gain, 0, 0, square)
             store(batch.score_gain, 0, SIMD_WIDTH, square)
@@ -418,8 +415,6 @@ def _begin(examples, groups, group, first, last, plan, workspace):
     for row in range(n_features):
         _clear_row(steps.tile, row, plan.first_state)
     _clear_row(steps.tile, bias_row, plan.first_state)
-    if steps.tile.state_of == PER_COLUMN:
-        steps.tile.state[:] = plan.first_state
     for p in range(first, last):
         steps.tile.rows[bias_row, p - first] = groups.bias[p]
         steps.support[bias_row, p - first] = 1

@@ -1,4 +1,4 @@
-"""Partial sorting, in place."""
+"""Partial sorting, in place, and the best few of many."""
 
 from embedx.kernels.compiled import kernel_part
 
@@ -33,3 +33,20 @@ def select(order, key, low, middle, high):
 @kernel_part
 def _comes_before(key, x, y):
     return key[x] < key[y] or (key[x] == key[y] and x < y)
+
+
+@kernel_part
+def insert(score, item, scores, items, r, n):
+    """Put an item where it belongs among the n best of row r, in falling order of their scores; return how many these are now.
+
+    Of more than a row has columns for, the last is dropped; of two alike, the earlier one comes first.
+    """
+    last = scores.shape[1] - 1
+    if n <= last or score > scores[r, last]:
+        at = min(n, last)
+        while at > 0 and scores[r, at - 1] < score:
+            scores[r, at], items[r, at] = scores[r, at - 1], items[r, at - 1]
+            at -= 1
+        scores[r, at], items[r, at] = score, item
+        n = min(n + 1, last + 1)
+    return n

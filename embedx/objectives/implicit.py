@@ -229,5 +229,6 @@ class Implicit(LocalObjective):
     label_defaults = {"optimizer": "sgd", "batch_size": 1, "learning_rate": 1.0}  # at 3.0 it is overconfident
     word_defaults = {"optimizer": "rowwise-adagrad", "learning_rate": 1.5, "block_size": 16, "draws": 64}
     kind = "proximal"
+    candidates = ("drawn",)
     unbiased = False
     uses_score_gain = True

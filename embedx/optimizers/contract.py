@@ -14,29 +14,18 @@ a `simd` vector: write them with +, -, *, /, `square_root` and constants that ar
 are stored (`descend`), and takes weight decay from the same `divisor` (`decay`). A state changes only by gradients of its own
 row, so rows without a gradient need not be visited.
 
-Methods that take the gradient of all data at once have states of their own. They offer `full_gradient` (for word vectors with
---collapsed), or the engine has a function for them (lbfgs).
+For methods that take the gradient of all data at once the engine has functions of their own (`alternating`, `lbfgs`).
 """
 
 import math
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
 from embedx.kernels.simd import aligned_zeros
 
 WORDS, COLLAPSED, LABELS = "train", "train --collapsed", "classify"  # the commands that offer an optimizer
-STATELESS, PER_COORDINATE, PER_ROW, PER_COLUMN = 0, 1, 2, 3  # in kernels; columns may be output rows
-
-
-class FullGradient(Protocol):
-    """The state of a method that takes full gradient steps on one table."""
-
-    def direction(self, gradient: np.ndarray) -> np.ndarray:
-        """The update subtracted at learning rate 1, float32 like the table, from its `gradient`, which is overwritten."""
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        """The arrays of its state by name, which stay where they are."""
+STATELESS, PER_COORDINATE, PER_ROW = 0, 1, 2  # in kernels
 
 
 class Optimizer:
@@ -54,11 +43,6 @@ class Optimizer:
     limit: ClassVar[float] = math.inf  # of s: once reached, it stays, whatever the gradient
     rates: ClassVar[dict[str, float]] = {}  # learning rate by default, by command; for LABELS of inputs of length 1
     copies: ClassVar[int] = 1  # of the parameters in memory, what it keeps included
-
-    @classmethod
-    def full_gradient(cls, table: np.ndarray) -> FullGradient:
-        """For COLLAPSED: the state of full gradient steps on a table, float32 (n, stride)."""
-        raise NotImplementedError(f"{cls.name} takes no full gradient steps: commands without COLLAPSED")
 
 
 class UpdateRule(NamedTuple):
@@ -83,18 +67,17 @@ class Table(NamedTuple):
     """Rows of parameters and what belongs to them."""
 
     rows: np.ndarray  # float32 (n, stride)
-    state: np.ndarray  # float32, the optimizer's: like the rows; (n, 1), one a row; (1, stride), one a column; or (0, stride)
+    state: np.ndarray  # float32, the optimizer's: like the rows; (n, 1), one a row; or (0, stride)
     decay_clock: np.ndarray  # float64 (n,): the clock of weight decay when it was last applied to a row; (0,) without
-    state_of: int  # STATELESS, PER_COORDINATE, PER_ROW or PER_COLUMN
+    state_of: int  # STATELESS, PER_COORDINATE or PER_ROW
     frozen: np.ndarray = NO_FLAGS  # uint8 (n,): 1 for rows that skip-gram does not move; (0,) if there are none
 
 
-def new_table(n_rows: int, dim: int, optimizer: UpdateRule, *, columns: bool = False) -> Table:
-    """A table of zeros with the optimizer's state; its `columns` may be the rows for the optimizer."""
-    state_of = PER_COLUMN if columns and optimizer.keeps == PER_ROW else optimizer.keeps
-    if state_of == PER_ROW:
+def new_table(n_rows: int, dim: int, optimizer: UpdateRule) -> Table:
+    """A table of zeros with the optimizer's state."""
+    if optimizer.keeps == PER_ROW:
         state = np.zeros((n_rows, 1), dtype=np.float32)
     else:
-        state = aligned_zeros({STATELESS: 0, PER_COORDINATE: n_rows, PER_COLUMN: 1}[state_of], dim)
+        state = aligned_zeros(n_rows if optimizer.keeps == PER_COORDINATE else 0, dim)
     decay_clock = np.zeros(n_rows if optimizer.l2 > 0 else 0, dtype=np.float64)
-    return Table(aligned_zeros(n_rows, dim), state, decay_clock, state_of)
+    return Table(aligned_zeros(n_rows, dim), state, decay_clock, optimizer.keeps)

@@ -14,7 +14,7 @@ import numpy as np
 
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.maths import exp
-from embedx.optimizers.contract import PER_COLUMN, PER_COORDINATE, PER_ROW, STATELESS, Table, UpdateRule
+from embedx.optimizers.contract import PER_COORDINATE, PER_ROW, STATELESS, Table, UpdateRule
 from embedx.optimizers.descend import for_each_keeping
 
 
@@ -60,9 +60,7 @@ def decay_all(table: Table, n: int, optimizer: UpdateRule, decay_clock: float) -
 def _apply(table, row, n, optimizer, due):
     """Apply so much weight decay to rows[row, :n]."""
     if table.state_of == PER_COORDINATE:
-        _decay_numbers(optimizer.kind, table, row, row, n, optimizer, due)
-    elif table.state_of == PER_COLUMN:
-        _decay_by_column(optimizer.kind, table, row, 0, n, optimizer, due)
+        _decay_numbers(optimizer.kind, table, row, n, optimizer, due)
     else:
         factor = np.float32(math.exp(-due))
         if table.state_of == PER_ROW:
@@ -81,18 +79,17 @@ def _factor(accumulate, divisor):
 
 
 def _numbers(accumulate, divisor):
-    """Weight decay of rows[row, :n] that have the states of state_row."""
+    """Weight decay of rows[row, :n] that each have a state."""
     factor = kernel_part(_factor(accumulate, divisor))
 
-    def decay(table, row, state_row, n, optimizer, due):
+    def decay(table, row, n, optimizer, due):
         for d in range(n):
-            table.rows[row, d] *= factor(table.state[state_row, d], optimizer, due)
+            table.rows[row, d] *= factor(table.state[row, d], optimizer, due)
 
     return decay
 
 
 _decay_numbers = for_each_keeping("per_coordinate", _numbers)
-_decay_by_column = for_each_keeping("per_row", _numbers)
 _row_factor = for_each_keeping("per_row", _factor)
 
 

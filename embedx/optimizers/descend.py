@@ -16,7 +16,7 @@ import numpy as np
 from embedx.kernels.compiled import chosen_by_number, kernel_part
 from embedx.kernels.simd import SIMD_WIDTH, is_zero, load, multiply_add, splat, store, sum_of, zeros
 from embedx.optimizers import keeping
-from embedx.optimizers.contract import PER_COLUMN, PER_COORDINATE, PER_ROW
+from embedx.optimizers.contract import PER_COORDINATE, PER_ROW
 
 INFINITE = np.float32(np.inf)
 
@@ -82,14 +82,12 @@ class ColumnGradient(NamedTuple):
     sums: np.ndarray  # float32 (n_rows, n_columns): zero between steps
     touched: np.ndarray  # int32 (n_rows,): the rows that are not zero
     is_touched: np.ndarray  # bool (n_rows,)
-    rates: np.ndarray  # float32 (1, n_columns): minus the rate of each column
 
 
 def new_column_gradient(n_rows: int, n_columns: int) -> ColumnGradient:
     return ColumnGradient(
-        np.zeros((n_rows, n_columns), dtype=np.float32), np.zeros(n_rows, dtype=np.int32), np.zeros(n_rows, dtype=np.bool_),
-        np.zeros((1, n_columns), dtype=np.float32),
-    )  # fmt: skip
+        np.zeros((n_rows, n_columns), dtype=np.float32), np.zeros(n_rows, dtype=np.int32), np.zeros(n_rows, dtype=np.bool_)
+    )
 
 
 @kernel_part
@@ -106,15 +104,6 @@ def touch(gradient, row, n_touched):
 def descend_columns(table, begin, gradient, n_touched, n, optimizer, rate):
     """One step of columns begin:begin + n, in whole lanes, along -gradient, which is zero afterwards."""
     g = gradient.sums
-    for d in range(0, n, SIMD_WIDTH):
-        rates = splat(np.float32(-rate))
-        if table.state_of == PER_COLUMN:
-            square = zeros()
-            for k in range(n_touched):
-                x = load(g, np.int64(gradient.touched[k]), d)
-                square = multiply_add(x, x, square)
-            rates = _rates_of_columns(optimizer.kind, table, begin + d, square, rates)
-        store(gradient.rates, 0, d, rates)
     for k in range(n_touched):
         row = np.int64(gradient.touched[k])
         gradient.is_touched[row] = False
@@ -123,8 +112,7 @@ def descend_columns(table, begin, gradient, n_touched, n, optimizer, rate):
                 if table.state_of == PER_COORDINATE:
                     _descend_numbers(optimizer.kind, table, row, begin + d, g, row, d, SIMD_WIDTH, rate)
                 else:
-                    w = load(table.rows, row, begin + d)
-                    store(table.rows, row, begin + d, multiply_add(load(gradient.rates, 0, d), load(g, row, d), w))
+                    _add_multiple(table, row, begin + d, g, row, d, SIMD_WIDTH, rate)
                 store(g, row, d, zeros())
 
 
@@ -188,17 +176,6 @@ def _rate(accumulate, divisor):
     return rate_of
 
 
-def _column_rates(accumulate, divisor):
-    """The rates of sixteen columns that each have a state."""
-
-    def rates_of(table, begin, squares, rates):
-        s = accumulate(load(table.state, 0, begin), squares)
-        store(table.state, 0, begin, s)
-        return rates / divisor(s)
-
-    return rates_of
-
-
 # Each is a loop: of single steps in branches the compiler would share instructions among optimizers, so that a new one would
 # change the last digits of others.
 _descend_numbers = for_each_keeping("per_coordinate", _numbers)
@@ -206,4 +183,3 @@ _descend_few_numbers = for_each_keeping("per_coordinate", _few_numbers)
 number_divisor = for_each_keeping("per_coordinate", lambda accumulate, divisor: lambda s: divisor(s))
 _row_rate = for_each_keeping("per_row", _rate)
 _row_divisor = for_each_keeping("per_row", lambda accumulate, divisor: lambda s: divisor(s))
-_rates_of_columns = for_each_keeping("per_row", _column_rates)

@@ -9,7 +9,7 @@ moving it; so this is for gradients of all data, where every row has one at ever
 
 import numpy as np
 
-from embedx.optimizers.contract import COLLAPSED, FullGradient, Optimizer
+from embedx.optimizers.contract import COLLAPSED, Optimizer
 
 # On 10 MB of Wikipedia with 10,000 words, 15 iterations of collapsed skip-gram whose rate may grow went from 8.155 to 7.605
 # nats; without momentum to 7.650.
@@ -18,7 +18,7 @@ TINY = np.float32(1e-12)  # beside √s, for rows without any gradient
 
 
 class Means:
-    """What is kept of a table: float32 (n, 1) sums of squared lengths, and fading means of the gradients, like the table."""
+    """The state of a table: float32 (n, 1) sums of squared lengths, and fading means of the gradients, like the table."""
 
     def __init__(self, table: np.ndarray) -> None:
         self.squares = np.zeros((len(table), 1), dtype=np.float32)
@@ -26,6 +26,7 @@ class Means:
         self.steps = np.zeros(1, dtype=np.int64)
 
     def direction(self, gradient: np.ndarray) -> np.ndarray:
+        """The update subtracted at learning rate 1, float32 like the table; overwrites `gradient`."""
         self.steps += 1
         self.squares += np.einsum("ij,ij->i", gradient, gradient)[:, None]
         self.mean *= np.float32(MOMENTUM)
@@ -35,9 +36,6 @@ class Means:
         gradient /= np.float32(1 - MOMENTUM ** int(self.steps[0]))
         return gradient
 
-    def arrays(self) -> dict[str, np.ndarray]:
-        return {"squares": self.squares, "mean": self.mean, "steps": self.steps}
-
 
 class RowwiseAdagradMomentum(Optimizer):
     """Declares row-wise Adagrad with momentum."""
@@ -46,7 +44,3 @@ class RowwiseAdagradMomentum(Optimizer):
     meaning = "row-wise Adagrad along a fading mean of the gradients, for --collapsed alone"
     commands = (COLLAPSED,)
     copies = 2
-
-    @classmethod
-    def full_gradient(cls, table: np.ndarray) -> FullGradient:
-        return Means(table)

@@ -8,6 +8,7 @@ import numpy as np
 
 from embedx.kernels.compiled import kernel
 from embedx.kernels.maths import exp
+from embedx.kernels.select import insert
 from embedx.search.index import Index
 from embedx.search.kmeans import MASKED_SCORE
 from embedx.search.query import new_query_workspace, search_block
@@ -49,21 +50,14 @@ def search_top_k(
 @kernel
 def write_top_k(index, search, h, begin, end, ids, scores, log_sum, query):
     """Write the results for h[begin:end] to `ids`, `scores` and `log_sum`; see `search_top_k`."""
-    k = ids.shape[1]
     for e in range(begin, end):
         search_block(index, search, h, e, 0, query)
         r, n = e - begin, 0
         for p in range(query.n_probed[0]):
             slot = index.list_offsets[0, query.probed[0, p]] - query.offsets[0, p]
             for i in range(query.offsets[0, p], query.offsets[0, p + 1]):
-                z = query.scores[0, i]
-                if z > scores[r, k - 1]:
-                    place = min(n, k - 1)
-                    while place > 0 and scores[r, place - 1] < z:
-                        scores[r, place], ids[r, place] = scores[r, place - 1], ids[r, place - 1]
-                        place -= 1
-                    scores[r, place], ids[r, place] = z, index.ids[0, slot + i]
-                    n = min(n + 1, k)
+                if query.scores[0, i] > MASKED_SCORE:
+                    n = insert(query.scores[0, i], index.ids[0, slot + i], scores, ids, r, n)
         total = np.float32(0)
         for i in range(query.offsets[0, query.n_probed[0]]):
             total += exp(query.scores[0, i] - scores[r, 0])

@@ -131,7 +131,7 @@ def _descent(task: Task, counts: Counts, seconds_before: float) -> Descent:
     if search := objective.search(len(outputs)):
         tail = engine.Tail(task.sampler, settings.draws or 0, settings.seed) if has_tail(objective) else engine.NO_TAIL
         rows = engine.FoundRows(*shared, search.for_columns(columns), settings.seed, tail)
-    how = float(settings.learning_rate or 0), optimizers.find(settings.optimizer, COLLAPSED)
-    inputs, budget = Side(task.tables.inputs.rows, settings.dim, of_inputs, *how), settings.time_budget
+    rate, budget = float(settings.learning_rate or 0), settings.time_budget
+    inputs, targets = Side(task.tables.inputs.rows, settings.dim, of_inputs, rate), Side(outputs, columns, of_targets, rate)
     n_iterations, seconds = (None, budget - seconds_before) if budget else (settings.epochs, math.inf)
-    return Descent(rows, inputs, Side(outputs, columns, of_targets, *how), n_iterations, seconds, task.progress)
+    return Descent(rows, inputs, targets, n_iterations, seconds, task.progress)
