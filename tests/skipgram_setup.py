@@ -5,7 +5,7 @@ import reference
 from drawn import Drawn
 
 from embedx import samplers
-from embedx.engine import blocks, skipgram_all
+from embedx.engine import blocks
 from embedx.engine import skipgram as engine
 from embedx.engine.encoders import ENCODERS
 from embedx.engine.loading import load_kernel
@@ -70,7 +70,6 @@ class Setup:
         n_draws = draws if self.drawing.candidates == "drawn" else 0
         self.draws = self.drawing.data(n_draws)
         self.alias = AliasTable(self.draws.values, self.draws.rows)
-        self.kernel = skipgram_all.train_chunk if sampler == "all" else engine.train_chunk
         self.plan = blocks.BlockPlan(
             list(ENCODERS).index(architecture), window, block_size, n_draws, n_rows,
             blocks.CANDIDATES[self.drawing.candidates], form_of(objective), objective.keeps_accidental_hits,
@@ -97,8 +96,8 @@ class Setup:
         run, chunk = self.run_and_chunk(start, stop, lr)
         arguments = run, self.workspace, chunk
         if self.functions is None:
-            self.functions = load_kernel(self.kernel, self.objective.coefficients, self.drawing, arguments, Silent())
-        return self.kernel(*self.functions, *arguments)
+            self.functions = load_kernel(engine.train_chunk, self.objective.coefficients, self.drawing, arguments, Silent())
+        return engine.train_chunk(*self.functions, *arguments)
 
     def assert_moves_by_the_gradient(self, places, times, start, stop, lr=1e-3):
         """Each place (row, column) of the inputs moves by so many times its derivative of the loss, by finite differences."""

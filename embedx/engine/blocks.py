@@ -9,7 +9,7 @@ A block is `block_size` consecutive kept words (the centres), their contexts on 
     label[e, k] the number of pairs of example e whose positive is candidate k
 
 With a tree the candidates are the distinct nodes on the paths to the centres; label[e, k] counts the pairs whose bit at node k
-is 1, bit_zero_count[e, k] those whose bit is 0. If all rows are candidates, those here are the centres alone; retrieved rows
+is 1, bit_zero_count[e, k] those whose bit is 0. If all rows are candidates, candidate k is row k, drawn once. Retrieved rows
 are appended later (`skipgram_retrieved`).
 
 How an objective gets the pairs of a block (`BlockPlan.form`, chosen in `embedx.skipgram.strategies`):
@@ -61,7 +61,10 @@ class BlockPlan(NamedTuple):
 
 
 class Block(NamedTuple):
-    """The rows of one planned block. `sizes` are n_inputs, n_examples, n_centres (with a tree the nodes), n_noise, n_pairs."""
+    """The rows of one planned block.
+
+    `sizes` are n_inputs, n_examples, n_centres (with a tree the nodes, or all rows), n_noise, n_pairs.
+    """
 
     sizes: np.ndarray  # int64 (5,)
     inputs: np.ndarray  # int32 (max inputs,): words
@@ -71,7 +74,9 @@ class Block(NamedTuple):
     label: np.ndarray  # float32 (max examples, max candidates)
     bit_zero_count: np.ndarray  # float32, like label where there is a tree
     candidates: np.ndarray  # int32 (max candidates,)
-    drawn: np.ndarray  # float32 (1, max candidates): multiplicity among the draws; 0 in centre columns, 1 for retrieved rows
+    drawn: (
+        np.ndarray
+    )  # float32 (1, max candidates): multiplicity among the draws; 0 in centre columns, 1 where all rows are candidates
     own: np.ndarray  # int32 (2 window,): the examples of one centre, while the block is planned
     is_context: np.ndarray  # float32 (max examples, max inputs): 1 for the inputs whose mean an example is; (0, 0) in skip-gram
     share: np.ndarray  # float32 (max examples,): one over their number
@@ -96,6 +101,8 @@ def max_examples(plan: BlockPlan) -> int:
 def max_candidates(plan: BlockPlan, longest_path: int) -> int:
     """How many candidates a block may have, in whole SCORE_PADDINGs."""
     centres = max(plan.block_size, 1)
+    if plan.candidates == ALL:
+        return int(round_up_to_padding(plan.n_rows))
     return int(round_up_to_padding(centres * longest_path if plan.candidates == PATH else centres + plan.n_draws))
 
 
@@ -103,6 +110,9 @@ def new_block(plan: BlockPlan, longest_path: int) -> Block:
     """Memory for a block."""
     n_inputs, n_examples, n_candidates = max_inputs(plan), max_examples(plan), max_candidates(plan, longest_path)
     inputs, n_uses = np.zeros(n_inputs, dtype=np.int32), np.zeros(n_inputs, dtype=np.int64)
+    candidates, drawn = np.zeros(n_candidates, dtype=np.int32), np.zeros((1, n_candidates), dtype=np.float32)
+    if plan.candidates == ALL:
+        candidates[: plan.n_rows], drawn[:, : plan.n_rows] = np.arange(plan.n_rows), 1
     is_skipgram = plan.encoder == SKIPGRAM  # an example is an input, with the same word and pairs
     width = 0 if is_skipgram else -(-n_inputs // SIMD_WIDTH) * SIMD_WIDTH
     return Block(
@@ -113,8 +123,8 @@ def new_block(plan: BlockPlan, longest_path: int) -> Block:
         n_pairs=n_uses if is_skipgram else np.zeros(n_examples, dtype=np.int64),
         label=np.zeros((n_examples, n_candidates), dtype=np.float32),
         bit_zero_count=np.zeros((n_examples if plan.candidates == PATH else 0, n_candidates), dtype=np.float32),
-        candidates=np.zeros(n_candidates, dtype=np.int32),
-        drawn=np.zeros((1, n_candidates), dtype=np.float32),
+        candidates=candidates,
+        drawn=drawn,
         own=np.zeros(2 * plan.window, dtype=np.int32),
         is_context=np.zeros((n_examples if width else 0, width), dtype=np.float32),
         share=np.zeros(n_examples if width else 0, dtype=np.float32),
@@ -192,8 +202,10 @@ def _add_pairs(run, workspace, block, first, n_centres, begin, end):
     Labels are cleared as far as any block writes them: a shorter block's noise stands where a longer one's centres stood.
     """
     plan, words = run.plan, workspace.words
-    is_path = plan.candidates == PATH
-    width = block.label.shape[1] if is_path else (max(plan.block_size, 1) + SIMD_WIDTH - 1) // SIMD_WIDTH * SIMD_WIDTH
+    is_path, is_all = plan.candidates == PATH, plan.candidates == ALL
+    width = block.label.shape[1]
+    if not is_path and not is_all:
+        width = (max(plan.block_size, 1) + SIMD_WIDTH - 1) // SIMD_WIDTH * SIMD_WIDTH
     for j in range(end - begin):
         block.inputs[j] = words.word[begin + j]
         block.n_uses[j] = 0
@@ -203,13 +215,14 @@ def _add_pairs(run, workspace, block, first, n_centres, begin, end):
         clear(block.label, e, width)
         if is_path:
             clear(block.bit_zero_count, e, width)
-    n = n_pairs = 0
+    n_pairs = 0
+    n = plan.n_rows if is_all else 0
     for y in range(first, first + n_centres):
         n_own = examples_of(plan.encoder, block, words, y, y - first, begin, end)
         if is_path:
             n = _add_path(run.sampler_data, workspace, block, np.int64(words.word[y]), n_own, n)
         else:
-            k = _place(words.word[y], block.candidates, 0, n)
+            k = _place(words.word[y], block.candidates, np.int64(words.word[y]) if is_all else 0, n)
             if k == n:
                 block.candidates[k] = words.word[y]
                 n += 1

@@ -88,10 +88,3 @@ def entries_among_all_rows(
     line = np.arange(len(rows)) if positives == SINGLE else example
     example = example if positives == SINGLE else np.arange(len(n_positives))
     return Entries(example, negative, line, rows, weights, negative[line] * keeps_accidental_hits)
-
-
-@kernel_part
-def set_all_negative(batch, e, n, weight):
-    """Make the first n rows negatives of example e that are present with certainty; `weight` is its draw weight."""
-    for k in range(n):
-        set_negative(batch, e, k, weight)

@@ -48,7 +48,6 @@ from embedx.samplers.contract import SamplerData, SampleWorkspace, new_sample_wo
 from embedx.text.subsampling import KeptWords, TokenStream, keep_words, new_words
 
 UNIFORMS = np.uint64(2**63)  # a counter that no draw reaches: it gives an objective's random numbers a stream of their own
-ROW_TILE = 64  # output rows processed at a time by the sampler `all`, so that they stay in the core's own cache
 
 # Nats by which the step of one row may move the scores of a block at the start of a run; it falls as the rate does.
 LONGEST_STEP = np.float32(10)
@@ -111,19 +110,15 @@ class SkipGramWorkspace(NamedTuple):
     x_gradient: np.ndarray  # like x
     h: np.ndarray  # float32 (max examples, stride): vectors of the examples; in skip-gram x
     h_gradient: np.ndarray  # like h; in skip-gram x_gradient
-    h_part: np.ndarray  # like h, where all rows are candidates
-    w: np.ndarray  # float32 (max candidates or ROW_TILE, stride)
+    w: np.ndarray  # float32 (max candidates, stride)
     w_gradient: np.ndarray  # like w
-    batch: Batch  # (max examples, max candidates or ROW_TILE): a row for each example; its labels are those of the block
-    all_rows: np.ndarray  # int32 (n_rows,): 0 on, where all rows are candidates
-    all_z: np.ndarray  # float32 (max examples, n_rows), where all rows are candidates
-    pairs: Batch  # (max pairs of an example, 1 + n_draws): a row for each pair of one example; (1, n_rows) for all rows
-    z_sum: np.ndarray  # float32 (1, n_rows), where all rows are candidates
+    batch: Batch  # (max examples, max candidates): a row for each example; its labels are those of the block
+    pairs: Batch  # (max pairs of an example, 1 + noise): a row for each pair of one example
     log_expected: np.ndarray  # float32 (max candidates,): of the candidates of a block
-    noise_column: np.ndarray  # int64 (max centres,): the column in `pairs` where each centre is noise too; -1 if it is not
+    noise_column: np.ndarray  # int64 (max candidates,): the column in `pairs` where each centre is noise too; -1 if it is not
     rng_state: np.ndarray  # uint64 (2,): key and counter of the stream that `uniforms` come from
-    row_step: np.ndarray  # float32 (max candidates or rows,): the rate of each candidate over that given to `coefficients`
-    row_square: np.ndarray  # float32 (max candidates or rows,): its squared length without the bias
+    row_step: np.ndarray  # float32 (max candidates,): the rate of each candidate over that given to `coefficients`
+    row_square: np.ndarray  # float32 (max candidates,): its squared length without the bias
     x_step: np.ndarray  # float32 (max inputs,): the same rate of the inputs
     h_step: np.ndarray  # float32 (max examples,): and of the examples; in skip-gram x_step
     h_square: np.ndarray  # float32 (max examples,)
@@ -134,15 +129,11 @@ class SkipGramWorkspace(NamedTuple):
 def new_workspace(plan: BlockPlan, n_tokens: int, columns: int, longest_path: int, uniforms_width: int) -> SkipGramWorkspace:
     """Memory for a worker that trains chunks of up to `n_tokens` tokens on rows of `columns` numbers."""
     n_inputs, n_examples, n_candidates = max_inputs(plan), max_examples(plan), max_candidates(plan, longest_path)
-    n_pairs, width = min(max(plan.block_size, 1), 2 * plan.window + 1), int(round_up_to_padding(1 + plan.n_draws))
-    n_for_all, n_rows = 0, n_candidates
-    if plan.candidates == ALL:
-        n_candidates, n_rows = ROW_TILE, plan.n_rows
-        n_pairs, width, n_for_all = 1, int(round_up_to_padding(plan.n_rows)), n_examples
+    n_pairs, n_noise = (
+        min(max(plan.block_size, 1), 2 * plan.window + 1),
+        plan.n_rows if plan.candidates == ALL else plan.n_draws,
+    )
     is_skipgram = plan.encoder == SKIPGRAM
-
-    def matrix(rows: int, width: int) -> np.ndarray:
-        return np.zeros((rows, width), dtype=np.float32)
 
     def vector(n: int) -> np.ndarray:
         return np.zeros(n, dtype=np.float32)
@@ -159,19 +150,15 @@ def new_workspace(plan: BlockPlan, n_tokens: int, columns: int, longest_path: in
         x_gradient=x_gradient,
         h=x if is_skipgram else aligned_zeros(n_examples, columns),
         h_gradient=x_gradient if is_skipgram else aligned_zeros(n_examples, columns),
-        h_part=aligned_zeros(n_for_all, columns),
         w=aligned_zeros(n_candidates, columns),
         w_gradient=aligned_zeros(n_candidates, columns),
         batch=new_batch(n_examples, n_candidates, uniforms_width),
-        all_rows=np.arange(plan.n_rows if n_for_all else 0, dtype=np.int32),
-        all_z=matrix(n_for_all, width),
-        pairs=new_batch(n_pairs, width, uniforms_width),
-        z_sum=matrix(min(n_for_all, 1), width),
+        pairs=new_batch(n_pairs, int(round_up_to_padding(1 + n_noise)), uniforms_width),
         log_expected=vector(n_candidates),
-        noise_column=np.zeros(max(plan.block_size, 1), dtype=np.int64),
+        noise_column=np.zeros(n_candidates, dtype=np.int64),
         rng_state=np.zeros(2, dtype=np.uint64),
-        row_step=vector(n_rows),
-        row_square=vector(n_rows),
+        row_step=vector(n_candidates),
+        row_square=vector(n_candidates),
         x_step=x_step,
         h_step=x_step if is_skipgram else vector(n_examples),
         h_square=vector(n_examples),
@@ -191,7 +178,8 @@ def train_chunk(coefficients, sample, log_expected_count, run, workspace, chunk)
     has_more = True
     while has_more:
         plan_block(sample, run, workspace, next_block, chunk.noise_key)
-        prefetch_block(run.tables, next_block)
+        if run.plan.candidates != ALL:
+            prefetch_block(run.tables, next_block)
         if block.sizes[N_CENTRES] > 0:
             loss += train_block(coefficients, log_expected_count, run, workspace, block, chunk.lr)
             n_pairs += block.sizes[N_PAIRS]
@@ -232,7 +220,7 @@ def train_block(coefficients, log_expected_count, run, workspace, block, lr):
     gather(run.tables.outputs.rows, block.candidates, n, n_w, workspace.w)
     scores(workspace.h, n_h_padded, workspace.w, n_w, workspace.batch.z)
     if run.plan.uses_score_gain:
-        measure_block(run, workspace, block, workspace.w, n, lr)
+        measure_block(run, workspace, block, n, lr)
     loss = coefficients_of_block(coefficients, log_expected_count, run, workspace, block, lr)
     weighted_sums(workspace.batch.z, n_h_padded, workspace.w, n, workspace.h_gradient)
     weighted_sums_transposed(workspace.batch.z, n_w, workspace.h, n_h, workspace.w_gradient)
@@ -274,7 +262,7 @@ def update_inputs(run, workspace, block, lr):
             word = np.int64(block.inputs[j])
             for p in range(n_parts(tables.parts, word)):
                 row = part(tables.parts, word, p)
-                update_row(run, workspace, tables.inputs, row, workspace.x_gradient, j, OF_INPUTS, lr)
+                _update_row(run, workspace, tables.inputs, row, workspace.x_gradient, j, OF_INPUTS, lr)
 
 
 @kernel_part
@@ -282,11 +270,11 @@ def update_candidates(run, workspace, block, lr):
     """Update the rows of the candidates, in order; a row that stands twice is updated twice."""
     table = run.tables.outputs
     for k in range(block.sizes[N_CENTRES] + block.sizes[N_NOISE]):
-        update_row(run, workspace, table, np.int64(block.candidates[k]), workspace.w_gradient, k, OF_ROWS, lr)
+        _update_row(run, workspace, table, np.int64(block.candidates[k]), workspace.w_gradient, k, OF_ROWS, lr)
 
 
 @kernel_part
-def update_row(run, workspace, table, row, gradient, r, side, lr):
+def _update_row(run, workspace, table, row, gradient, r, side, lr):
     """One step of a row along -gradient[r], unless it is frozen; a proximal step has its side's highest rate."""
     optimizer, n = run.plan.optimizer, gradient.shape[1]
     if is_frozen(table, row):
@@ -309,7 +297,7 @@ def coefficients_of_block(coefficients, log_expected_count, run, workspace, bloc
     if plan.candidates == PATH or plan.form != SINGLE:
         return _coefficients_by_example(coefficients, run, workspace, block, lr)
     loss = 0.0
-    _fill_shared_noise(workspace, block)
+    _fill_shared_noise(plan, workspace, block)
     for e in range(block.sizes[N_EXAMPLES]):
         loss += _coefficients_by_pair(coefficients, run, workspace, block, e, lr)
     return loss
@@ -327,20 +315,24 @@ def _coefficients_by_example(coefficients, run, workspace, block, lr):
             for k in range(0, n, SIMD_WIDTH):
                 store(own.sample_count, e, k, load(block.bit_zero_count, e, k))
         else:
-            weight = splat(draw_weight(plan.form, block.n_pairs[e]))
+            weight = draw_weight(plan.form, block.n_pairs[e])
             for k in range(0, n, SIMD_WIDTH):
-                store(own.sample_count, e, k, multiply_add(weight, load(block.drawn, 0, k), zeros()))
+                store(own.sample_count, e, k, multiply_add(splat(weight), load(block.drawn, 0, k), zeros()))
             if plan.uses_log_expected_count:
                 for k in range(n_candidates):
                     own.log_expected_count[e, k] = workspace.log_expected[k]
-            if plan.form == JOINT:
+            if plan.candidates == ALL:
+                for k in range(n_centres):
+                    if block.label[e, k] > 0:
+                        set_positive(own, e, k, block.label[e, k], weight, plan.keeps_accidental_hits)
+            elif plan.form == JOINT:
                 for k in range(n_centres):
                     own.sample_count[e, k] = np.float32(0) if block.label[e, k] > 0 else np.float32(1)
                     own.log_expected_count[e, k] = 0
         if plan.uses_score_gain:
             for k in range(n_candidates):
-                own.score_gain[e, k] = score_gain(workspace, e, k)
-        describe_example(run, workspace, block, e, own, e, min(block.n_pairs[e], 1))
+                own.score_gain[e, k] = _score_gain(workspace, e, k)
+        _describe_example(run, workspace, block, e, own, e, min(block.n_pairs[e], 1))
     batch = Batch(
         own.z, block.label, own.sample_count, own.log_expected_count, own.uniforms, own.key, own.n_updates, own.score_gain
     )
@@ -348,35 +340,43 @@ def _coefficients_by_example(coefficients, run, workspace, block, lr):
 
 
 @kernel_part
-def _fill_shared_noise(workspace, block):
+def _noise_of(plan, block):
+    """The first candidate of a block that is noise, and how many are: all rows, or those that follow the centres."""
+    if plan.candidates == ALL:
+        return np.int64(0), np.int64(plan.n_rows)
+    return block.sizes[N_CENTRES], block.sizes[N_NOISE]
+
+
+@kernel_part
+def _fill_shared_noise(plan, workspace, block):
     """Fill what the rows of all pairs have in common: the noise in columns 1 on, and which of these equals each centre."""
-    n_centres, n_noise = block.sizes[N_CENTRES], block.sizes[N_NOISE]
+    first, n_noise = _noise_of(plan, block)
     sample_count, log_expected_count = workspace.pairs.sample_count, workspace.pairs.log_expected_count
     for k in range(n_noise):
-        sample_count[0, 1 + k] = block.drawn[0, n_centres + k]
-        log_expected_count[0, 1 + k] = workspace.log_expected[n_centres + k]
+        sample_count[0, 1 + k] = block.drawn[0, first + k]
+        log_expected_count[0, 1 + k] = workspace.log_expected[first + k]
     for p in range(1, sample_count.shape[0]):
         for k in range(0, sample_count.shape[1], SIMD_WIDTH):
             store(sample_count, p, k, load(sample_count, 0, k))
             store(log_expected_count, p, k, load(log_expected_count, 0, k))
-    for i in range(n_centres):
-        workspace.noise_column[i] = -1
-        for k in range(n_noise):
+    for i in range(block.sizes[N_CENTRES]):
+        workspace.noise_column[i] = 1 + i if plan.candidates == ALL else -1
+        for k in range(n_noise if plan.candidates != ALL else 0):
             workspace.noise_column[i] = (
-                1 + k if block.candidates[n_centres + k] == block.candidates[i] else workspace.noise_column[i]
+                1 + k if block.candidates[first + k] == block.candidates[i] else workspace.noise_column[i]
             )
 
 
 @kernel_part
 def _coefficients_by_pair(coefficients, run, workspace, block, e, lr):
     """Overwrite the scores of example e by the sum of its pairs' coefficients, a row of `pairs` for each. Return the loss."""
-    plan, pairs, n_centres, n_noise = run.plan, workspace.pairs, block.sizes[N_CENTRES], block.sizes[N_NOISE]
+    plan, pairs, n_centres, (first, n_noise) = run.plan, workspace.pairs, block.sizes[N_CENTRES], _noise_of(run.plan, block)
     z, sample_count = pairs.z, pairs.sample_count
     p = 0
     for i in range(n_centres):
         if block.label[e, i] > 0:
             for k in range(n_noise):
-                z[p, 1 + k] = workspace.batch.z[e, n_centres + k]
+                z[p, 1 + k] = workspace.batch.z[e, first + k]
             z[p, 0] = workspace.batch.z[e, i]
             hit = workspace.noise_column[i]  # an accidental hit, which does not stand as noise beside the positive
             n_drawn = sample_count[p, hit] if hit > 0 else np.float32(0)
@@ -385,28 +385,28 @@ def _coefficients_by_pair(coefficients, run, workspace, block, e, lr):
             if hit > 0:
                 sample_count[p, hit] = 0
             if plan.uses_score_gain:
-                pairs.score_gain[p, 0] = score_gain(workspace, e, i)
+                pairs.score_gain[p, 0] = _score_gain(workspace, e, i)
                 for k in range(n_noise):
-                    pairs.score_gain[p, 1 + k] = score_gain(workspace, e, n_centres + k)
-            describe_example(run, workspace, block, e, pairs, p, 1)
+                    pairs.score_gain[p, 1 + k] = _score_gain(workspace, e, first + k)
+            _describe_example(run, workspace, block, e, pairs, p, 1)
             p += 1
     loss = coefficients(pairs, run.tables.state, run.constants, p, 1 + n_noise, lr * plan.optimizer.state_rate)
-    clear(workspace.batch.z, e, (n_centres + n_noise + SIMD_WIDTH - 1) // SIMD_WIDTH * SIMD_WIDTH)
+    clear(workspace.batch.z, e, (first + n_noise + SIMD_WIDTH - 1) // SIMD_WIDTH * SIMD_WIDTH)
     p = 0
     for i in range(n_centres):
         if block.label[e, i] > 0:
-            workspace.batch.z[e, i] = z[p, 0]
+            workspace.batch.z[e, i] += z[p, 0]
             for k in range(n_noise):
-                workspace.batch.z[e, n_centres + k] += z[p, 1 + k]
+                workspace.batch.z[e, first + k] += z[p, 1 + k]
             hit = workspace.noise_column[i]
             if hit > 0:
-                sample_count[p, hit] = block.drawn[0, n_centres + hit - 1]
+                sample_count[p, hit] = block.drawn[0, first + hit - 1]
             p += 1
     return loss
 
 
 @kernel_part
-def describe_example(run, workspace, block, e, batch, p, n):
+def _describe_example(run, workspace, block, e, batch, p, n):
     """Set key, n_updates and uniforms of row p of the batch, of example e; add n to the count of updates."""
     tables, key = run.tables, np.int64(block.key[e])
     batch.key[p] = key
@@ -432,8 +432,8 @@ def _squared_norm(rows, r):
 
 
 @kernel_part
-def measure_block(run, workspace, block, rows, n, lr):
-    """Write the highest rates of the rows of a block whose candidates are rows[:n], and what its score gains are made of.
+def measure_block(run, workspace, block, n, lr):
+    """Write the highest rates of the rows of a block of n candidates, and what its score gains are made of.
 
     At the highest rate a row's step moves a score by `longest_step`, if all coefficients are 1 and all vectors of the block
     point in its own direction; two scores differ by no more than 4 pairs · |w_k|² through one step of h. No h moves along the
@@ -444,8 +444,8 @@ def measure_block(run, workspace, block, rows, n, lr):
     row_square, h_square, max_rate = workspace.row_square, workspace.h_square, workspace.max_rate
     of_rows, longest, of_examples, max_pairs = np.float32(0), np.float32(0), np.float32(0), np.float32(0)
     for k in range(n):
-        own = rows[k, plan.bias] if plan.bias >= 0 else np.float32(0)
-        row_square[k] = _squared_norm(rows, k) - own * own
+        own = workspace.w[k, plan.bias] if plan.bias >= 0 else np.float32(0)
+        row_square[k] = _squared_norm(workspace.w, k) - own * own
         of_rows += row_square[k]
         longest = max(longest, row_square[k])
     for e in range(n_h):
@@ -457,8 +457,8 @@ def measure_block(run, workspace, block, rows, n, lr):
     max_rate[OF_ROWS] = workspace.longest_step[0] / max(of_examples, LEAST)
     max_rate[OF_INPUTS] = workspace.longest_step[0] / max(of_rows, LEAST)
     for k in range(n):
-        row = k if plan.candidates == ALL else np.int64(block.candidates[k])
-        workspace.row_step[k] = min(lr / row_divisor(tables.outputs, row, plan.optimizer), max_rate[OF_ROWS]) * per_lr
+        divisor = row_divisor(tables.outputs, np.int64(block.candidates[k]), plan.optimizer)
+        workspace.row_step[k] = min(lr / divisor, max_rate[OF_ROWS]) * per_lr
     for j in range(n_x):
         workspace.x_step[j] = _input_rate(run, np.int64(block.inputs[j]), max_rate[OF_INPUTS], lr) * per_lr
     fetch_rates(plan.encoder, block, n_x, n_h, workspace.x_step, workspace.h_step)
@@ -477,7 +477,7 @@ def _input_rate(run, word, max_rate, lr):
 
 
 @kernel_part
-def score_gain(workspace, e, k):
+def _score_gain(workspace, e, k):
     """How far the score of example e and candidate k alone would move per unit of its coefficient and of the learning rate that
     `coefficients` gets.
     """

@@ -1,8 +1,7 @@
 """The parameters of word vectors, and how a chunk of text trains them, by which kernel.
 
-Streamed         candidates are drawn rows, or those on a tree's path     engine/skipgram.py
-                 they are all rows                                        engine/skipgram_all.py
-RetrievedStream  they are the rows that an index finds                    engine/skipgram_retrieved.py
+Streamed         candidates are drawn rows, those on a tree's path, or all rows  engine/skipgram.py
+RetrievedStream  they are the rows that an index finds                           engine/skipgram_retrieved.py
 """
 
 import math
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from embedx import optimizers
-from embedx.engine import blocks, skipgram_all
+from embedx.engine import blocks
 from embedx.engine import skipgram as engine
 from embedx.engine import skipgram_retrieved as retrieved
 from embedx.engine.encoders import ENCODERS, pairs_of_centre
@@ -97,7 +96,6 @@ class Streamed(Strategy):
         self.orders = Orders(self.n_chunks, settings.seed, SHUFFLED)
         self.n_words, self.n_rows = len(tables.state), len(tables.outputs.rows)
         self.plan = block_plan(objective, settings, sampler.candidates, self.n_rows)
-        self.kernel = skipgram_all.train_chunk if self.plan.candidates == blocks.ALL else engine.train_chunk
         self.draws = sampler.data(self.plan.n_draws)
         constants = objective.constants(self.plan.n_draws or self.n_rows, self.n_words)
         self.run = engine.Run(tables, stream, self.draws, constants, self.plan)
@@ -116,10 +114,10 @@ class Streamed(Strategy):
 
     def compile(self, progress: Progress) -> None:
         like = self._arguments(self.workers[0], 0, 0, 0.0)
-        self.functions = load_kernel(self.kernel, self.objective.coefficients, self.sampler, like, progress)
+        self.functions = load_kernel(engine.train_chunk, self.objective.coefficients, self.sampler, like, progress)
 
     def train(self, worker: Any, epoch: int, chunk: int, rate: float) -> Tally:
-        return Tally(*self.kernel(*self.functions, *self._arguments(worker, epoch, chunk, rate)))
+        return Tally(*engine.train_chunk(*self.functions, *self._arguments(worker, epoch, chunk, rate)))
 
     def state(self) -> TrainState:
         """The parameters, and what the optimiser and the objective keep beside them."""
