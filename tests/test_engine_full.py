@@ -168,19 +168,6 @@ def test_a_state_belongs_to_an_example_and_its_updates_are_counted():
         assert run.shared.state[:, 0].tolist() == [102, 6 + 1500, 102, 0]
 
 
-@pytest.mark.parametrize("positives", POSITIVES)
-def test_a_label_of_weight_two_counts_as_two(positives):
-    found = []
-    for weights in ([2.0, 1.0, 3.0], ()):
-        problem = Problem("dense", labels=[[1], [4, 2]], n=2)
-        problem.examples = problem.examples._replace(label_weights=np.asarray(weights, dtype=np.float32))
-        run = Run(problem, positives, keeps_accidental_hits=True, batch=2, objective=Probe(0.0))
-        run.train([0, 1], lr=0.0)
-        found.append(run.steps.z.copy() / [[1], [1]])
-    weighted, plain = found
-    np.testing.assert_allclose(weighted[:, [1, 4, 2]].max(axis=0), plain[:, [1, 4, 2]].max(axis=0) * [2, 1, 3], rtol=1e-5)
-
-
 def test_one_label_of_an_example_stands_for_all_with_equal_chances():
     counts = np.zeros(9)
     for positives in POSITIVES:

@@ -17,7 +17,6 @@ from embedx.classification.clustering import clustered_order, vectors_of
 from embedx.classification.settings import ClassifySettings
 from embedx.classification.task import train
 from embedx.engine import sparse_levels, tiles
-from embedx.engine.examples import csr_of, examples_of
 from embedx.errors import EmbedxError
 from embedx.labeled.data import Labeled, Labels
 from embedx.objectives import binary_tree

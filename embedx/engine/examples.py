@@ -16,10 +16,9 @@ class Examples(NamedTuple):
     values: np.ndarray  # float32
     label_offsets: np.ndarray  # int64 (n + 1,)
     label_ids: np.ndarray  # int32
-    label_weights: np.ndarray  # float32, like label_ids; (0,) if all are 1. Steps in which all rows are candidates use them
 
 
-def examples_of(features: object, labels: Labels, label_weights: object = ()) -> Examples:
+def examples_of(features: object, labels: Labels) -> Examples:
     """The arrays of a data set, without copying where they have the kernels' types already."""
     data = Labeled(features, labels, 0)
     empty = np.zeros((0, 0), dtype=np.float32)
@@ -37,7 +36,6 @@ def examples_of(features: object, labels: Labels, label_weights: object = ()) ->
         np.ascontiguousarray(values, dtype=np.float32),
         np.ascontiguousarray(labels.offsets, dtype=np.int64),
         np.ascontiguousarray(labels.ids, dtype=np.int32),
-        np.ascontiguousarray(label_weights, dtype=np.float32),
     )
 
 
@@ -46,8 +44,8 @@ def examples_at(examples: Examples, chosen: np.ndarray) -> Examples:
     features, offsets = places_of(examples.offsets, chosen)
     labels, label_offsets = places_of(examples.label_offsets, chosen)
     return Examples(
-        examples.dense, offsets, examples.columns[features], examples.values[features],
-        label_offsets, examples.label_ids[labels], examples.label_weights,
+        examples.dense, offsets, examples.columns[features], examples.values[features], label_offsets,
+        examples.label_ids[labels],
     )  # fmt: skip
 
 

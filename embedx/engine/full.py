@@ -93,9 +93,8 @@ class FullSteps(abc.ABC):
         """Overwrite scores by coefficients; return the summed loss. `labels` are the first and the number of each example's."""
         shared, plan, examples, (first, n) = self.shared, self.shared.plan, self.shared.examples, labels
         places = np.repeat(first - np.cumsum(n) + n, n) + np.arange(n.sum())
-        weights = examples.label_weights[places] if examples.label_weights.size else np.ones(len(places))
         entries = entries_among_all_rows(
-            n, examples.label_ids[places], weights, plan.positives, keeps_accidental_hits=plan.keeps_accidental_hits
+            n, examples.label_ids[places], plan.positives, keeps_accidental_hits=plan.keeps_accidental_hits
         )
         example, n_lines = entries.example, len(entries.example)
         has_own_scores = plan.positives == SINGLE and not (n == 1).all()

@@ -138,9 +138,8 @@ def _block(objective: Objective, features: Any, labels: Labels, weights: np.ndar
     n = features.shape[0]
     labels = labels.rows(np.arange(first, first + n))
     entries = entries_among_all_rows(
-        labels.n_of_row, labels.ids, np.ones(len(labels.ids)), POSITIVES[objective.positives],
-        keeps_accidental_hits=objective.keeps_accidental_hits,
-    )  # fmt: skip
+        labels.n_of_row, labels.ids, POSITIVES[objective.positives], keeps_accidental_hits=objective.keeps_accidental_hits
+    )
     of_line = weights[first : first + n][entries.example]
     levels = np.unique(of_line).tolist()
     return _Block(

@@ -60,31 +60,31 @@ def set_padding(batch, e, k):
 
 
 class Entries(NamedTuple):
-    """label and sample_count of lines that all rows are candidates of: 0 and `negative`, but for the entries."""
+    """label and sample_count of lines that all rows are candidates of: 0 and `negative`, but for the positives."""
 
     example: np.ndarray  # int64 (n_lines,): the example that a line belongs to
     negative: np.ndarray  # float (n_lines,)
-    line: np.ndarray  # int64 (n_entries,)
-    row: np.ndarray  # int (n_entries,)
-    label: np.ndarray  # float (n_entries,)
-    sample_count: np.ndarray  # float (n_entries,)
+    line: np.ndarray  # int64 (n_positives,)
+    row: np.ndarray  # int (n_positives,)
+    sample_count: np.ndarray  # float (n_positives,)
 
     def write(self, label: np.ndarray, sample_count: np.ndarray) -> None:
         """Overwrite two matrices, (n_lines, n_rows)."""
         label[:], sample_count[:] = 0, self.negative[:, None]
-        label[self.line, self.row], sample_count[self.line, self.row] = self.label, self.sample_count
+        label[self.line, self.row], sample_count[self.line, self.row] = 1, self.sample_count
 
 
 def entries_among_all_rows(
-    n_positives: np.ndarray, rows: np.ndarray, weights: np.ndarray, positives: int, *, keeps_accidental_hits: bool
+    n_positives: np.ndarray, rows: np.ndarray, positives: int, *, keeps_accidental_hits: bool
 ) -> Entries:
-    """Of examples that have so many positives each: `rows`, one example after another, with their weights.
+    """Of examples that have so many positives each: `rows`, one example after another.
 
     A SINGLE positive has a line for itself; else an example has one for all of its positives.
     """
-    example = np.repeat(np.arange(len(n_positives)), n_positives)
-    total = np.ones(len(rows)) if positives == SINGLE else np.bincount(example, weights, len(n_positives))
-    negative = total if positives == SUMMED else (total > 0).astype(np.float64)
-    line = np.arange(len(rows)) if positives == SINGLE else example
-    example = example if positives == SINGLE else np.arange(len(n_positives))
-    return Entries(example, negative, line, rows, weights, negative[line] * keeps_accidental_hits)
+    every, of_row = np.arange(len(n_positives)), np.repeat(np.arange(len(n_positives)), n_positives)
+    if positives == SINGLE:
+        example, line, negative = of_row, np.arange(len(rows)), np.ones(len(rows))
+    else:
+        example, line = every, of_row
+        negative = (n_positives if positives == SUMMED else np.minimum(n_positives, 1)).astype(np.float64)
+    return Entries(example, negative, line, rows, negative[line] * keeps_accidental_hits)

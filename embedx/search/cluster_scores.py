@@ -64,15 +64,6 @@ def replace_vector(statistics, j, c, panels, slot, table, row, begin, end, max_c
 
 
 @kernel_part
-def reset_sums(statistics, j, c):
-    """Zero the sums of a cluster that has lost its last row; rounding would leave a rest."""
-    sums = statistics.sums[j, c // SIMD_WIDTH]
-    for k in range(len(sums)):
-        sums[k, c % SIMD_WIDTH] = 0
-    statistics.square_sums[j, c] = 0
-
-
-@kernel_part
 def update_moments(statistics, list_sizes, j, n_columns):
     """Recompute inverse_size and std of block j from the sums; list_sizes int64 (B, C): the number of rows of each cluster."""
     for c in range(list_sizes.shape[1]):

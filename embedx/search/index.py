@@ -21,7 +21,6 @@ from embedx.search.cluster_scores import (
     add_to_sums,
     new_statistics,
     replace_vector,
-    reset_sums,
     update_moments,
 )
 from embedx.search.kmeans import Centroids, assign, block_edges, fit_centroids, nearest_centroid, new_centroids
@@ -158,6 +157,4 @@ def _move(index, j, row, c, table):
     index.slot[j, last_row] = slot
     copy_vector(index.panels[j], last, slot)
     index.list_sizes[j, old] -= 1
-    if index.list_sizes[j, old] == 0:
-        reset_sums(index.statistics, j, old)
     _append(index, j, row, c, table)

@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
+from scipy.sparse import csr_matrix
 
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.simd import aligned_zeros
@@ -92,15 +93,6 @@ def augmented_directions(table: np.ndarray, augmented_norm: float) -> np.ndarray
 
 
 @kernel
-def sum_by_cluster(vectors, assignment, sums):
-    """Overwrite `sums`, float32 (clusters, columns), by the sums of the vectors, float32 (n, columns), of each cluster."""
-    sums[:] = 0
-    for i in range(assignment.size):
-        for k in range(vectors.shape[1]):
-            sums[assignment[i], k] += vectors[i, k]
-
-
-@kernel
 def set_centroids(centroids, clusters, j, vectors):
     """Write the centroids of block j: vectors float32 (clusters, columns of the block + 1)."""
     n_columns = centroids.edges[j + 1] - centroids.edges[j]
@@ -126,12 +118,13 @@ def fit_centroids(
             directions = np.ascontiguousarray(augmented_directions(rows, centroids.augmented_norm[j]))
         assignment = np.zeros(n_sampled, dtype=np.int32)
         scores = aligned_zeros(1, clusters)
+        every, ones = np.arange(n_sampled), np.ones(n_sampled, dtype=np.float32)
         block_rng = np.random.default_rng([j, int(seeds[j])])
         sums = _random_rows(directions, clusters, block_rng)
         for iteration in range(N_ITERATIONS):
             if iteration:
                 assign(centroids, clusters, j, table, sample, 0, n_sampled, scores, assignment)
-                sum_by_cluster(directions, assignment, sums)
+                sums = csr_matrix((ones, (assignment, every)), shape=(clusters, n_sampled)) @ directions
             norms = np.linalg.norm(sums, axis=1, keepdims=True)
             is_empty = norms[:, 0] <= MIN_NORM
             if is_empty.any():  # the centroid of an empty cluster is reset to a random row
@@ -147,10 +140,6 @@ def fit_centroids(
 def _random_rows(directions: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
     """n of the directions; a random one for each row without direction, as in a table that has not been trained yet."""
     chosen = directions[rng.choice(len(directions), n, replace=False)]
-    return np.where(np.linalg.norm(chosen, axis=1, keepdims=True) > 0.5, chosen, _random_directions(chosen.shape, rng))
-
-
-def _random_directions(shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
-    """float32: unit vectors, uniform on the sphere."""
-    vectors = rng.standard_normal(shape, dtype=np.float32)
-    return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), dtype=np.float32)
+    random = rng.standard_normal(chosen.shape, dtype=np.float32)  # uniform on the sphere at length 1
+    random /= np.linalg.norm(random, axis=1, keepdims=True)
+    return np.where(np.linalg.norm(chosen, axis=1, keepdims=True) > 0.5, chosen, random)

@@ -14,11 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from embedx import optimizers
 from embedx.engine import collapsed as engine
 from embedx.engine.alternating import Descent, Iteration, Side
 from embedx.kernels.random import stream_key
-from embedx.optimizers.contract import COLLAPSED
 from embedx.skipgram.configuration import Configuration, configure, has_tail
 from embedx.skipgram.settings import CollapsedSettings
 from embedx.skipgram.strategies import SMALLER
