@@ -118,9 +118,6 @@ def check_sums(index, table, *, moments=True):
             if len(rows) and moments:
                 spread = np.sqrt(rows.var(axis=0).mean())
                 np.testing.assert_allclose(index.statistics.std[j, c], spread, rtol=1e-3, atol=2e-3)
-            elif not len(rows):
-                assert not sums[c].any()
-                assert index.statistics.square_sums[j, c] == 0
 
 
 @pytest.mark.parametrize("blocks", [1, 3])
