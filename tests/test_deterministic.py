@@ -86,7 +86,7 @@ def test_classifiers_on_sparse_features(name, hidden):
         ("ar", {"sampler": "adversarial"}),
         ("ns", {"sampler": "unigram", "labels": "one"}),
         ("ns", {"sampler": "all"}),
-        ("margin", {"optimizer": "rowwise-adagrad", "l2": 1e-3}),
+        ("margin", {"optimizer": "mixture", "l2": 1e-3}),
         ("softmax", {"optimizer": "lbfgs", "l2": 1e-3}),
         ("implicit", {}),
         ("ldgs", {"hidden": 6, "rescore": False}),

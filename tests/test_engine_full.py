@@ -104,15 +104,10 @@ def test_a_minibatch_does_what_the_formula_says(kind, optimizer, positives):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_without_bias(kind):
-    for positives in ("single", "joint"):
-        Run(Problem(kind, bias=False), positives).assert_steps_as_the_reference(1)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_accidental_hits_that_are_kept_and_the_sum_over_all_examples(kind):
+def test_accidental_hits_that_are_kept_and_the_sum_over_all_examples_without_bias(kind):
     for positives in POSITIVES:
-        Run(Problem(kind), positives, keeps_accidental_hits=True, sum_over=12.0).assert_steps_as_the_reference(1, lr=0.01)
+        run = Run(Problem(kind, bias=False), positives, keeps_accidental_hits=True, sum_over=12.0)
+        run.assert_steps_as_the_reference(1, lr=0.01)
 
 
 @pytest.mark.parametrize(("kind", "optimizer"), EACH_KIND)

@@ -112,28 +112,28 @@ def rows_table(problem):
 # ---- a step
 
 
-@pytest.mark.parametrize("bias", [True, False], ids=["bias", "no bias"])
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_minibatch_does_what_the_formula_says(kind, optimizer, bias):
-    for batch in (1, 7, 100):
+def test_a_minibatch_does_what_the_formula_says(kind, optimizer):
+    for batch, bias in ((1, False), (7, True), (100, False)):
         Run(Problem(kind, optimizer, bias=bias), batch=batch).assert_steps_as_the_reference()
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_labels_that_are_answered_in_turn_see_the_steps_of_those_before(kind):
-    run = Run(Problem(kind), in_turn=True, uses_score_gain=True, batch=1)
-    run.assert_steps_as_the_reference()
+def test_labels_in_turn_see_the_steps_of_those_before_and_how_far_scores_move(kind):
+    """By the squared length of the input."""
+    for bias in (True, False):
+        Run(Problem(kind, bias=bias), in_turn=True, uses_score_gain=True, batch=1).assert_steps_as_the_reference(epochs=1)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("sampling", [REPLACED, COLLAPSED, DISTINCT], ids=["replaced", "collapsed", "distinct"])
-@pytest.mark.parametrize(
-    ("positives", "keeps_accidental_hits"), [("single", True), ("joint", False), ("joint", True), ("summed", True)],
-    ids=["single+hits", "joint", "joint+hits", "summed"],
-)  # fmt: skip
-def test_whatever_an_example_is_and_however_rows_are_drawn(kind, sampling, positives, keeps_accidental_hits):
-    how = {"positives": positives, "sampling": sampling, "keeps_accidental_hits": keeps_accidental_hits}
+WAYS = itertools.product(
+    (REPLACED, COLLAPSED, DISTINCT), (("single", True), ("joint", False), ("joint", True), ("summed", True))
+)
+
+
+@pytest.mark.parametrize(("sampling", "positives", "hits", "kind"), [(s, *p, KINDS[i % 3]) for i, (s, p) in enumerate(WAYS)])
+def test_whatever_an_example_is_and_however_rows_are_drawn(sampling, positives, hits, kind):
+    how = {"positives": positives, "sampling": sampling, "keeps_accidental_hits": hits, "sum_over": 3.0}
     Run(Problem(kind, "adagrad"), **how, batch=5).assert_steps_as_the_reference(epochs=1)
 
 
@@ -153,18 +153,6 @@ def test_a_path_is_met_as_it_stands_in_the_tree(kind):
     for line, label in zip(run.chosen(), positive, strict=True):
         way = slice(TREE.offsets[label], TREE.offsets[label + 1])
         assert line.candidates == [(n, b, 1 - b, 0) for n, b in zip(TREE.nodes[way], TREE.bits[way], strict=True)]
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_how_far_scores_move_is_reported_to_who_asks(kind):
-    """By the squared length of the input."""
-    for bias in (True, False):
-        Run(Problem(kind, bias=bias), batch=4, uses_score_gain=True).assert_steps_as_the_reference(epochs=1)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_sum_over_all_examples_is_the_mean_times_their_number(kind):
-    Run(Problem(kind), batch=5, sum_over=12.0).assert_steps_as_the_reference(epochs=1, lr=0.01)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -41,7 +41,7 @@ def assert_trains_as_the_reference(setup, start=10, stop=100, lr=0.02, chunk=200
         assert setup.tables.n_updates.tolist() == [naive.n_updates[word] for word in range(len(setup.tables.n_updates))]
 
 
-BLOCK_SIZES = pytest.mark.parametrize("block_size", [0, 1, 5, 64])
+BLOCK_SIZES = pytest.mark.parametrize("block_size", [0, 5, 64])
 
 
 @BLOCK_SIZES
@@ -163,8 +163,9 @@ def test_what_is_kept_of_a_row_lasts_from_chunk_to_chunk(name, sampler):
 
 
 @pytest.mark.parametrize(("name", "sampler"), EVERY_WAY)
-@pytest.mark.parametrize(("block_size", "n_ngrams", "optimizer"), [(5, 9, "rowwise-adagrad"), (17, 0, "sgd")])
-def test_cbow_predicts_the_centre_by_the_mean_of_its_contexts(name, sampler, block_size, n_ngrams, optimizer):
+def test_cbow_predicts_the_centre_by_the_mean_of_its_contexts(name, sampler):
+    is_even = EVERY_WAY.index((name, sampler)) % 2 == 0
+    block_size, n_ngrams, optimizer = (5, 9, "rowwise-adagrad") if is_even else (17, 0, "sgd")
     setup = Setup(
         make(name), architecture="cbow", block_size=block_size, draws=max(4, block_size), sampler=sampler, bias=True,
         n_ngrams=n_ngrams, optimizer=optimizer, n_tokens=200,
