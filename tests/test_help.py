@@ -132,7 +132,6 @@ def test_settings_given_by_set_are_those_of_options(asked):  # noqa: F811
         ("train x --objective ns --set local-decay=0.5", "--set local-decay does not apply to --objective ns; taken by ar, "),
         ("train x --output=", "--output '': an empty value; give one, or leave --output out"),
         ("train x --save-config y", f"--save-config: {INSTEAD['save-config']}"),
-        ("convert x y", "convert: write embedx export"),
         ("eval x --heldout y", "--heldout: write --text FILE to score a text; `embedx train --heldout` holds a part out"),
         ("report x --log-json y", "--log-json: an option of training; the page has the loss of each epoch"),
     ],

@@ -154,7 +154,6 @@ W, S = "word2vec -train x -output y", "supervised -input x -output y"
         (f"{W} -cbow 2", "Invalid value for '--cbow': "),
         (f"{W} -hs 1", "-hs 1 with -negative 5: give one of them, and 0 for the other"),
         (f"{W} -negative 0", "-hs 0 with -negative 0: give one of them"),
-        (f"{W} -save-vocab v", "--save-vocab: vocabulary.tsv in OUTPUT.embedx has the words"),
         (f"{W} -classes 500", "--classes: vectors are not clustered; leave it out"),
         (f"{W} -read-vocab v -min-count 2", "-min-count with -read-vocab: the words of the file"),
         (f"{S} -loss softmx", "-loss softmx: did you mean softmax? choose one of softmax, ns"),
@@ -174,18 +173,25 @@ def test_what_other_programs_have_and_we_do_not_gets_one_line(line, message):
 
 def test_word2vec_writes_what_word2vec_writes(two_topics, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    line = f"-train {two_topics} -output v.bin -size 6 -iter 1 -min-count 1 -threads 1 -binary 1"
+    line = f"-train {two_topics} -output v.bin -size 6 -iter 1 -min-count 1 -threads 1 -binary 1 -save-vocab v.txt"
     run("word2vec", *line.split())
     printed = capsys.readouterr()
-    assert printed.out.splitlines()[1:] == ["v.bin"]
+    assert printed.out.splitlines()[1:] == ["v.bin", "v.txt"]
     options = ["--dim", "6", "--epochs", "1", "--min-count", "1", "--threads", "1", "--sample", "1e-3", "--output", "same"]
     run("train", str(two_topics), "--architecture", "cbow", *options)
     model, written = embedx.load("same"), embedx.load("v.bin")
     assert written.words == model.words
     np.testing.assert_array_equal(written.vectors, model.vectors)
     np.testing.assert_array_equal(embedx.load("v.bin.embedx").vectors, model.vectors)
-    with pytest.raises(EmbedxError, match=r"v\.bin: exists already; add --overwrite"):
-        run("word2vec", *line.split())
+    rows = [row.split() for row in (tmp_path / "v.txt").read_text().splitlines()]
+    assert rows == [[word, str(count)] for word, count in zip(model.words, model.counts, strict=True)]
+    for again, complaint in (
+        (line, "v.bin: exists already; add --overwrite"),
+        (line.replace("v.bin", "new.bin"), "v.txt: exists already; add --overwrite"),
+    ):
+        with pytest.raises(EmbedxError, match=complaint):
+            run("word2vec", *again.split())
+    assert not list(tmp_path.glob("new.bin*"))  # nothing was trained
     run("word2vec", *line.replace("-binary 1", "-binary 0").split(), "--overwrite")
     assert (tmp_path / "v.bin").read_text().startswith(f"{len(model.words)} 6\n{model.words[0]} ")
 

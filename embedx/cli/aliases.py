@@ -34,7 +34,6 @@ INSTEAD = {  # options that no command has, or only other commands: what to writ
     "minn": LENGTHS,  # fastText, as all that follow
     "maxn": LENGTHS,
     "word-ngrams": "embedx has no n-grams of words; leave it out, or join collocations by --phrases 1 of `embedx train`",
-    "save-vocab": "vocabulary.tsv in OUTPUT.embedx has the words with their counts; leave it out",
     "min-count": "every word of a labelled text is a feature; leave it out",
     "min-count-label": "every label is learned; leave it out",
     "label": "labels begin with __label__; change those of the text",
@@ -44,6 +43,12 @@ INSTEAD = {  # options that no command has, or only other commands: what to writ
     "heldout-every": "write --heldout-points N, for N scores over the run",
     "set": "this command has no fine settings; write --NAME VALUE",
     "save-config": "write the options into the TOML file of --config; model.json in the output folder has those of a run",
+    "count-memory": "pairs are counted in half of the free memory, at most 4 GB; leave it out",
+    "license": "write the licence into README.md of the exported folder",
+    "share": "write --block-size",
+    "query": "write --scored-fraction for `embedx predict`, --set scored-fraction=VALUE for training",
+    "keep": "write --set candidate-fraction=VALUE",
+    "tau": "write --set min-coefficient=VALUE",
     "log-json": "an option of training; the page has the loss of each epoch",
 }
 

@@ -40,9 +40,7 @@ class Group(TyperGroup):
         write_sections(formatter, rows, "Commands")
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        if cmd_name == "convert":
-            raise EmbedxError("convert: write embedx export, which reads vector files too")
-        return super().get_command(ctx, cmd_name)
+        return super().get_command(ctx, "export" if cmd_name == "convert" else cmd_name)
 
 
 def first_sentence(text: str | None) -> str:

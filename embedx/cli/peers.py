@@ -40,6 +40,7 @@ def word2vec(
     alpha: float | None = None,
     binary: Flag = 0,
     cbow: Flag = 1,
+    save_vocab: Path | None = None,
     read_vocab: str | None = None,
     debug: int = 2,
     overwrite: bool = False,
@@ -66,11 +67,14 @@ def word2vec(
     from embedx.vectors import export
     from embedx.vectors.model import load_folder
 
-    export.check_free(output, overwrite)
+    for path in filter(None, (output, save_vocab)):
+        export.check_free(path, overwrite)
     folder = output.with_name(output.name + ".embedx")
     training.train([train], "hs" if hs else "ns", output=folder, overwrite=overwrite, typed=typed)
     progress, model = Reporter(sys.stderr), load_folder(folder)
     print(export.export(model, "word2vec-binary" if binary else "word2vec", output, overwrite, progress))
+    if save_vocab is not None:
+        print(export.export_vocabulary(model, save_vocab, overwrite))
 
 
 def supervised(

@@ -17,7 +17,7 @@ from embedx.settings import Settings, param
 from embedx.storage.atomic import beside
 from embedx.training.progress import Progress, Silent
 from embedx.vectors import formats
-from embedx.vectors.formats.contract import COMPRESSED, DTYPES, WHITE_SPACE, Format, Table
+from embedx.vectors.formats.contract import COMPRESSED, DTYPES, WHITE_SPACE, Format, Table, write_pieces
 from embedx.vectors.model import VECTORS, WordVectors
 
 
@@ -59,6 +59,18 @@ def export(
     _check_place(out, chosen, overwrite)
     table = _table(model, chosen, settings, progress or Silent())
     return _put(out, lambda path: chosen.write(path, table))
+
+
+def export_vocabulary(model: WordVectors, out: Path, overwrite: bool = False) -> Path:
+    """Write the words of `model` with their counts, a word a line, as word2vec.c does by -save-vocab, and return the path.
+
+    The file is written and errors are raised as by `export`.
+    """
+    if model.counts is None:
+        raise EmbedxError(f"{out}: the model has no counts of its words")
+    check_free(out, overwrite)
+    rows = zip(_writable(model.words, Silent()), model.counts.tolist(), strict=True)
+    return _put(out, lambda path: write_pieces(path, (f"{word} {count}\n".encode() for word, count in rows)))
 
 
 def check_free(out: Path, overwrite: bool) -> None:
