@@ -23,7 +23,7 @@ WRONG = {
     "step": (STEP, "sparse", {"batch_size": 10}, "takes a step of its own for each example: --optimizer sgd, --batch"),
     "step's optimiser": (STEP, "sparse", {"optimizer": "adagrad"}, r"a step of its own .* --optimizer sgd"),
     "step's scale": (STEP, "sparse", {"gradient_scale": "sum"}, r"a step of its own .* --set gradient-scale=mean"),
-    "step's rows": (STEP, "sparse", {"sampler": "all"}, "draws its rows: --sampler adversarial or uniform or unigram"),
+    "step's rows": (STEP, "sparse", {"sampler": "all"}, "--sampler all does not apply to --objective implicit"),
     "hidden": (COLUMNS, "dense", {"hidden": 5}, "--hidden applies to sparse features; these are dense"),
     "lbfgs hidden": (COLUMNS, "hidden", {"optimizer": "lbfgs"}, "does not apply with --hidden; take adagrad"),
     "lbfgs one": (COLUMNS, "sparse", {"optimizer": "lbfgs", "labels": "one"}, "take --labels all"),

@@ -33,7 +33,7 @@ def test_states_that_are_there_need_no_more_room(tmp_path, monkeypatch):
     monkeypatch.setattr(disk, "free_disk", lambda folder: 10_000_000)
     before = checkpoints_of(tmp_path, Silent(), every=60.0)
     for _ in range(2):
-        before.take(checkpoint.TrainState())
+        before.take(checkpoint.TrainState(), wait=True)
     locks.unlock(before.lock)
     printed = Notes()
     checkpoints_of(tmp_path, printed, every=60.0, resumes=True).check_disk(1_000_000, 2_000_000)
@@ -60,7 +60,7 @@ def test_what_is_reported_of_the_disk_is_what_is_written(two_topics, tmp_path, m
     found = []
     monkeypatch.setattr(Checkpoints, "check_disk", lambda self, *sizes: found.extend(sizes))
     trained, checkpoints = train(two_topics, tmp_path, dim=1000, **options)
-    checkpoints.take(trained.outcome.state)
+    checkpoints.take(trained.outcome.state, wait=True)
     saved = trained.vectors.save(tmp_path / "model")
     (state,) = checkpoints.folder.glob("state-*")
     assert found == [

@@ -31,6 +31,7 @@ MERGES = 50  # of each worker over a run, where they are cheap enough
 # The more workers, the less each knows of the others: so many merges times the root of their number, as far as the head keeps
 # up, and in any case at least MIN_MERGES.
 MERGES_BY_WORKERS, MIN_MERGES = 14.0, 20
+MIN_MERGES_ALONE = 10  # of a single worker
 # Words of a range for each row of the tables, so that about a tenth of the time goes to merging, and the head keeps up with all
 # threads: merging and sending a row takes 0.8 µs of a worker and of the head, training a word 0.6 µs of a thread.
 WORDS_PER_ROW, WORDS_PER_ROW_AND_THREAD = 16, 0.5
@@ -128,7 +129,7 @@ def chunks_per_range(words: int | None, n_chunks: int, epochs: float, n_rows: in
         return max(1, words // CHUNK)
     of_worker, threads = n_chunks * epochs / size.workers, size.workers * size.threads
     if size.workers == 1:
-        return max(1, int(min(of_worker / MIN_MERGES, MAX_CHUNKS_FOR_HEAD * size.threads)))
+        return max(1, int(min(of_worker / MIN_MERGES_ALONE, MAX_CHUNKS_FOR_HEAD * size.threads)))
     cheap = max(WORDS_PER_ROW, WORDS_PER_ROW_AND_THREAD * threads) * n_rows / CHUNK
     bearable = max(MIN_WORDS_PER_ROW, MIN_WORDS_PER_ROW_AND_THREAD * threads) * n_rows / CHUNK
     longest = min(max(MAX_CHUNKS * size.threads, cheap), MAX_CHUNKS_FOR_HEAD * size.threads)
