@@ -30,7 +30,7 @@ class Run:
         self.problem, self.objective, self.positives, self.batch = problem, objective or Probe(), positives, batch
         compile_function(self.objective.coefficients, COEFFICIENTS)
         is_transposed = problem.kind == "sparse"
-        width = -(-problem.n_rows // tiles.WIDTH) * tiles.WIDTH
+        width = -(-problem.n_rows // full.TILE) * full.TILE
         shape = (problem.dim, width) if is_transposed else (problem.n_rows, problem.dim)
         self.outputs = new_table(*shape, problem.optimizer)
         self.rows = self.outputs.rows[:, : problem.n_rows].T if is_transposed else self.outputs.rows[:, : problem.dim]

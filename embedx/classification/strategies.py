@@ -377,7 +377,7 @@ class FullSparse(Full):
     """All rows for sparse features: the table is transposed, and its columns padded to whole tiles."""
 
     def make_outputs(self) -> None:
-        self.outputs = new_table(self.dim, -(-self.n_rows // tiles.WIDTH) * tiles.WIDTH, self.optimizer)
+        self.outputs = new_table(self.dim, -(-self.n_rows // full.TILE) * full.TILE, self.optimizer)
 
     def make_steps(self) -> None:
         self.steps = full.SparseSteps(self.objective.coefficients, self.shared, threads=self.threads, parts=self.parts)

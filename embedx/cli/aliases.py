@@ -45,10 +45,6 @@ INSTEAD = {  # options that no command has, or only other commands: what to writ
     "save-config": "write the options into the TOML file of --config; model.json in the output folder has those of a run",
     "count-memory": "pairs are counted in half of the free memory, at most 4 GB; leave it out",
     "license": "write the licence into README.md of the exported folder",
-    "share": "write --block-size",
-    "query": "write --scored-fraction for `embedx predict`, --set scored-fraction=VALUE for training",
-    "keep": "write --set candidate-fraction=VALUE",
-    "tau": "write --set min-coefficient=VALUE",
     "log-json": "an option of training; the page has the loss of each epoch",
 }
 

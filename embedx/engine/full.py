@@ -3,7 +3,8 @@
     Z = H Wᵀ        C = coefficients of Z        W -= rate · Cᵀ H        ∂loss/∂H = C W
 
 DenseSteps   H is dense or a hidden layer: products by BLAS. Where C is 0 outside a few columns, only their rows move
-SparseSteps  H is sparse: the table is transposed, a row for each feature, and processed in tiles of 32 columns (`tiles`)
+SparseSteps  H is sparse: the table is transposed, a row for each feature, and processed in tiles of 64 columns, so that what a
+             minibatch needs of a tile stays in the core's own cache
 """
 
 import abc
@@ -15,13 +16,13 @@ import numpy as np
 
 from embedx.engine.select import SINGLE, entries_among_all_rows
 from embedx.engine.shared import Shared, backward, encode, new_feature_workspace
-from embedx.engine.tiles import WIDTH, add_example, score_tile
 from embedx.kernels.batch import new_batch
-from embedx.kernels.compiled import kernel
-from embedx.kernels.simd import SIMD_WIDTH, aligned_zeros, load
+from embedx.kernels.compiled import kernel, kernel_part
+from embedx.kernels.simd import SIMD_WIDTH, aligned_zeros, load, multiply_add, splat, store, zeros
 from embedx.optimizers.decay import decay_row, decay_rows, shorten, step_size
-from embedx.optimizers.descend import descend_columns, descend_row, new_column_gradient
+from embedx.optimizers.descend import descend_columns, descend_row, new_column_gradient, touch
 
+TILE = 4 * SIMD_WIDTH
 CHUNK_FLOATS = 1 << 18  # scores that are turned into coefficients in one call: a megabyte stays in the cache
 FEW = 8  # one row out of so many, or fewer, are gathered: half of the time or less that all would take
 T = TypeVar("T")
@@ -165,8 +166,8 @@ class SparseSteps(FullSteps):
 
     def __init__(self, coefficients: Callable[..., float], shared: Shared, *, threads: int, parts: int) -> None:
         super().__init__(coefficients, shared, threads=threads, parts=parts)
-        self.n_tiles = self.z.shape[1] // WIDTH
-        self.gradients = [new_column_gradient(shared.plan.dim, WIDTH) for _ in range(parts)]
+        self.n_tiles = self.z.shape[1] // TILE
+        self.gradients = [new_column_gradient(shared.plan.dim, TILE) for _ in range(parts)]
 
     @property
     def buffers(self) -> Any:
@@ -178,13 +179,13 @@ class SparseSteps(FullSteps):
             self.in_parts(plan.n_inputs, lambda _, a, b: decay_rows(outputs, a, b, plan.n_rows, optimizer, decay_clock))
         elif optimizer.l2 > 0:
             self.in_parts(self.parts, lambda part, *_: decay_features(shared, chosen, part, self.parts, decay_clock))
-        self.in_parts(self.n_tiles, lambda _, a, b: score_tiles(shared, chosen, a * WIDTH, b * WIDTH, z))
+        self.in_parts(self.n_tiles, lambda _, a, b: score_tiles(shared, chosen, a * TILE, b * TILE, z))
 
     def apply(self, chosen: np.ndarray, z: np.ndarray, rate: np.float32) -> None:
         shared, max_norm = self.shared, self.shared.optimizer.max_norm
         self.in_parts(
             self.n_tiles,
-            lambda part, a, b: step_tiles(shared, chosen, a * WIDTH, b * WIDTH, z, self.gradients[part], rate),
+            lambda part, a, b: step_tiles(shared, chosen, a * TILE, b * TILE, z, self.gradients[part], rate),
         )
         if max_norm > 0:
             w = shared.outputs.rows[: shared.plan.n_inputs]
@@ -204,17 +205,50 @@ def decay_features(shared, chosen, part, n_parts, decay_clock):
 
 @kernel
 def score_tiles(shared, chosen, first, last, z):
-    """Overwrite z[e, first:last] by the scores of the chosen examples."""
-    for t in range(first, last, WIDTH):
-        score_tile(shared.examples, chosen, chosen.size, shared.outputs.rows, shared.plan.has_bias, t, z)
+    """Overwrite z[e, first:last] by the scores of the chosen examples; 64 of an example are kept in registers."""
+    examples, w = shared.examples, shared.outputs.rows
+    for t in range(first, last, TILE):
+        for e in range(chosen.size):
+            a, b, c, d = zeros(), zeros(), zeros(), zeros()
+            if shared.plan.has_bias:
+                a, b, c, d = _load_tile(w, w.shape[0] - 1, t)
+            for f in range(examples.offsets[chosen[e]], examples.offsets[chosen[e] + 1]):
+                x, (w0, w1, w2, w3) = splat(examples.values[f]), _load_tile(w, np.int64(examples.columns[f]), t)
+                a, b = multiply_add(x, w0, a), multiply_add(x, w1, b)
+                c, d = multiply_add(x, w2, c), multiply_add(x, w3, d)
+            _store_tile(z, e, t, a, b, c, d)
+
+
+@kernel_part
+def _load_tile(matrix, row, column):
+    """64 numbers of a row."""
+    a, b = load(matrix, row, column), load(matrix, row, column + SIMD_WIDTH)
+    return a, b, load(matrix, row, column + 2 * SIMD_WIDTH), load(matrix, row, column + 3 * SIMD_WIDTH)
+
+
+@kernel_part
+def _store_tile(matrix, row, column, a, b, c, d):
+    """Write 64 numbers of a row."""
+    store(matrix, row, column, a)
+    store(matrix, row, column + SIMD_WIDTH, b)
+    store(matrix, row, column + 2 * SIMD_WIDTH, c)
+    store(matrix, row, column + 3 * SIMD_WIDTH, d)
 
 
 @kernel
 def step_tiles(shared, chosen, first, last, z, gradient, rate):
     """The steps of the table's columns first:last along the coefficients z of the chosen examples."""
-    for t in range(first, last, WIDTH):
+    examples, has_bias, bias_row = shared.examples, shared.plan.has_bias, shared.outputs.rows.shape[0] - 1
+    for t in range(first, last, TILE):
         n_touched = 0
         for e in range(chosen.size):
-            a, b = load(z, e, t), load(z, e, t + SIMD_WIDTH)
-            n_touched = add_example(shared.examples, chosen[e], a, b, shared.plan.has_bias, gradient, n_touched)
-        descend_columns(shared.outputs, t, gradient, n_touched, WIDTH, shared.optimizer, rate)
+            begin, end = examples.offsets[chosen[e]], examples.offsets[chosen[e] + 1]
+            c0, c1, c2, c3 = _load_tile(z, e, t)
+            for f in range(begin, end + has_bias):
+                row, x = (np.int64(examples.columns[f]), examples.values[f]) if f < end else (bias_row, np.float32(1))
+                v, (a, b, c, d) = splat(x), _load_tile(gradient.sums, row, 0)
+                a, b = multiply_add(v, c0, a), multiply_add(v, c1, b)
+                c, d = multiply_add(v, c2, c), multiply_add(v, c3, d)
+                _store_tile(gradient.sums, row, 0, a, b, c, d)
+                n_touched = touch(gradient, row, n_touched)
+        descend_columns(shared.outputs, t, gradient, n_touched, TILE, shared.optimizer, rate)

@@ -120,7 +120,7 @@ def new_workspace(
 
 
 @kernel_part
-def score_tile(examples, chosen, n, w, has_bias, t, z):
+def _score_tile(examples, chosen, n, w, has_bias, t, z):
     """Overwrite z[:n, t:t + WIDTH] by the scores of chosen[:n]; two features at a time, so that four sums are under way."""
     one, columns, values = splat(np.float32(1)), examples.columns, examples.values
     for e in range(n):
@@ -142,7 +142,7 @@ def score_tile(examples, chosen, n, w, has_bias, t, z):
 
 
 @kernel_part
-def add_example(examples, i, a, b, has_bias, gradient, n_touched):
+def _add_example(examples, i, a, b, has_bias, gradient, n_touched):
     """Add example i with the coefficients a and b to the gradient of a tile; return how many rows it touches."""
     for f in range(examples.offsets[i], examples.offsets[i + 1]):
         row = np.int64(examples.columns[f])
@@ -172,7 +172,7 @@ def _step(coefficients, examples, steps, plan, chosen, n_labels, lr, now):
     if n == 0:
         return 0.0
     _decay_before(examples, steps, plan, n, now)
-    score_tile(examples, steps.active, n, steps.tile.rows, plan.has_bias, 0, steps.batch.z)
+    _score_tile(examples, steps.active, n, steps.tile.rows, plan.has_bias, 0, steps.batch.z)
     loss = coefficients(steps.batch, steps.state, plan.constants, n, WIDTH, lr)
     n_touched = _add_gradients(examples, steps, plan, n, np.float32(plan.sum_over / chosen.size))
     if plan.is_masked:
@@ -228,7 +228,7 @@ def _add_gradients(examples, steps, plan, n, scale):
         a = multiply_add(splat(scale), load(steps.batch.z, e, 0), zeros())
         b = multiply_add(splat(scale), load(steps.batch.z, e, SIMD_WIDTH), zeros())
         if not _is_idle(examples, plan, steps.active[e], a, b):
-            n_touched = add_example(examples, steps.active[e], a, b, plan.has_bias, steps.gradient, n_touched)
+            n_touched = _add_example(examples, steps.active[e], a, b, plan.has_bias, steps.gradient, n_touched)
     return n_touched
 
 
@@ -358,7 +358,7 @@ def train_tile_dual(dual_steps, examples, groups, group, first, last, plan, work
                 continue
             m = steps.active[0]
             batch.key[0] = m
-            score_tile(workspace.examples, steps.active, 1, steps.tile.rows, plan.has_bias, 0, batch.z)
+            _score_tile(workspace.examples, steps.active, 1, steps.tile.rows, plan.has_bias, 0, batch.z)
             square = splat(workspace.square[m])
             store(batch.score_gain, 0, 0, square)
             store(batch.score_gain, 0, SIMD_WIDTH, square)

@@ -10,6 +10,7 @@ import os
 import pickle
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import llvmlite
@@ -119,7 +120,7 @@ class _PartLibrary(JITCodeLibrary):  # type: ignore[misc]
 
     @property
     def codegen(self) -> Any:
-        return _WithoutMachineCode(self._codegen)
+        return SimpleNamespace(set_env=lambda name, environment: None)  # which is written into machine code
 
     def get_pointer_to_function(self, name: str) -> int:
         return 0
@@ -130,19 +131,6 @@ class _PartLibrary(JITCodeLibrary):  # type: ignore[misc]
 
     def _finalize_final_module(self) -> None:
         self._finalized = True
-
-
-class _WithoutMachineCode:
-    """A code generator that leaves out what is written into machine code afterwards."""
-
-    def __init__(self, codegen: Any) -> None:
-        self._codegen = codegen
-
-    def set_env(self, name: str, environment: Any) -> None:
-        pass
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._codegen, name)
 
 
 class _PartCompiler(Compiler):  # type: ignore[misc]

@@ -91,9 +91,6 @@ if numba.config.DISABLE_JIT:
     def n_above(a, b):
         return int((a > b).sum())
 
-    def where_above(a, b, x, y):
-        return np.where(a > b, x, y)
-
     def square_root(a):
         return np.sqrt(a)
 
@@ -277,16 +274,6 @@ else:
             return builder.zext(builder.ctpop(builder.bitcast(lanes, ir.IntType(SIMD_WIDTH))), ir.IntType(64))
 
         return types.int64(float32x16, float32x16), emit
-
-    @intrinsic
-    def where_above(_typing, a, b, x, y):
-        """The lanes of x where a is larger than b, elsewhere those of y."""
-
-        def emit(context, builder, signature, arguments):
-            a, b, x, y = arguments
-            return builder.select(builder.fcmp_ordered(">", a, b), x, y)
-
-        return float32x16(float32x16, float32x16, float32x16, float32x16), emit
 
     @intrinsic
     def _square_roots(_typing, a):

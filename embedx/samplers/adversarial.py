@@ -180,7 +180,7 @@ class Adversarial(Sampler):
         self.projection = fit_projection(inputs, n_features, seed=seed)
         self.features = projected(inputs, self.projection)
         self.tree = fit_tree(self.features, n_features, pairs, l2=self.settings.tree_l2, threads=threads)
-        self.is_fitted, self.fit_seconds = True, time.monotonic() - began
+        self.fit_seconds = time.monotonic() - began
         progress.note(
             f"fitted in {self.fit_seconds:.1f} s; mean log-likelihood {log_likelihood(self.tree, self.features, pairs):.3f}"
         )
@@ -208,7 +208,6 @@ class Adversarial(Sampler):
         label_of_leaf[leaf_of_label] = np.arange(len(leaf_of_label))
         self.projection = Projection(projection, offset)
         self.tree = Tree(weights, biases, label_of_leaf, leaf_of_label)
-        self.is_fitted = True
 
     def _misfit(self, arrays: Mapping[str, np.ndarray]) -> str:
         """What is wrong with saved arrays, which compiled code would take as they are; "" if nothing is."""

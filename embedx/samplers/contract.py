@@ -143,7 +143,6 @@ class Sampler:
     Settings: ClassVar[type[Settings]] = Settings  # its own, beside those of the task
     conditional: ClassVar[bool] = False  # what is drawn depends on the input
     needs_dense_inputs: ClassVar[bool] = False  # requires dense features or a hidden layer
-    is_fitted: bool = False  # to inputs, or restored, if it is conditional
     fit_seconds: float = 0.0  # that fitting took
 
     def __init__(self, settings: Any, *, replacement: bool = True) -> None:
