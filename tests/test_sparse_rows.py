@@ -194,7 +194,7 @@ def test_weights_of_at_most_the_threshold_are_dropped():
     ("name", "options", "message"),
     [
         *(("ns", options, "takes no --") for options in ({"l2": 1e-3}, {"max_norm": 1.0}, {"hidden": 5})),
-        ("softmax", {}, "takes drawn candidates, --hidden, or --objective ova"),
+        ("softmax", {}, "takes drawn candidates, or --objective ova"),
     ],
 )
 def test_what_sparse_rows_do_not_go_with_is_refused(name, options, message):

@@ -6,7 +6,7 @@ hidden.npy    float32 (features, dim) a row for each feature, absent without hid
 maxima.npy    float32 (features,)     what columns were divided by, with --scaling column-max
 label_order.npy  int32 (labels,)      the leaves of a tree of clusters, from one side to the other, if there is one
 noise_*.npy   what noise was drawn by, where that depends on the input (embedx.samplers)
-tree_*.npy    sparse weights and their tree, instead of all these (embedx.classification.label_tree)
+tree_*.npy    sparse weights and their tree, instead of output.npy and bias.npy (embedx.classification.label_tree)
 calibration.npy  what probabilities follow from scores by (embedx.classification.calibration)
 labels.tsv    label TAB how often it occurred in training
 features.tsv  the words that are features, for text

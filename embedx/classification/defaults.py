@@ -91,7 +91,7 @@ def chosen_weights(settings: ClassifySettings, objective: Objective, data: Label
     else:
         needs += [
             (not settings.l2, "no --l2 where labels are not trained each by itself"),
-            (sampler != EVERY_ROW, f"drawn candidates, --hidden, or --objective ova; {name} here scores every label"),
+            (sampler != EVERY_ROW, f"drawn candidates, or --objective ova; {name} here scores every label"),
         ]
     missing = next((what for holds, what in needs if not holds), None)
     if wanted in ("sparse", "tree") and missing is not None:

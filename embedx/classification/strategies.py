@@ -1,4 +1,4 @@
-"""How classification trains a chunk of labelled examples, one class for each way in which rows compete.
+"""How classification trains a chunk of labelled examples, one class for each way in which candidates are chosen.
 
 Sampled        a few output rows for each example, or those on a tree's path     engine/sampled.py
 SampledSparse  the same with sparse output rows                                  engine/sparse_rows.py
@@ -6,6 +6,8 @@ Retrieved      those that an index finds to score highest                       
 Full           every output row for each example                                 engine/full.py
 FullSparse     the same for sparse features                                      engine/full.py
 FullTiled      the same where the loss is a sum over labels                      engine/tiles.py
+
+Sparse weights of losses that are sums over labels are trained by tree_training.py.
 
 With --deterministic sampled and retrieved candidates are trained by one thread; where all rows compete, threads share a
 minibatch in a fixed number of parts, so that sums do not depend on the number of threads.
@@ -204,7 +206,7 @@ class Classification(Strategy):
         return plan_memory({**state, "threads": self.workspaces(), "best weights": weights if keeps_best else ()}, state)
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """The parameters as a classifier has them, views of the tables."""
+        """The parameters as a classifier has them: views of the tables, but copies where output rows are sparse."""
         return self.arrays_of_outputs() | (
             {"hidden": self.hidden.rows[:, : self.settings.hidden]} if self.settings.hidden else {}
         )

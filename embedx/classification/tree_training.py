@@ -1,7 +1,9 @@
-"""How a tree over labels (label_tree.py) is grown and trained: one level after another, a tile of nodes at a time.
+"""How sparse weights are trained label by label: a tree over labels (label_tree.py) of several levels, or of a single one.
 
-The labels are clustered by the features of their examples (search/balanced.py). A node is trained on the examples that reach
-its parent: those with a label below the parent, and those for which the levels above, already trained, put the parent among the
+One level is trained after another, a tile of nodes at a time.
+
+The labels are clustered by the features of their examples (search/balanced_tree.py). A node is trained on the examples that
+reach its parent: those with a label below the parent, and those for which the levels above, already trained, put the parent among the
 likeliest nodes, as they will be in prediction ("matcher-aware negatives" of PECOS, Yu et al. 2022).
 
 A pass of the trainer is a level of a tree, and a chunk one of its tiles (engine/tiles.py), which nothing but the level

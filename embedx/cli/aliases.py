@@ -41,10 +41,8 @@ INSTEAD = {  # options that no command has, or only other commands: what to writ
     "autotune-validation": "`embedx compare --tune` compares settings, `embedx classify --validation` keeps the best epoch",
     "heldout": "write --text FILE to score a text; `embedx train --heldout` holds a part out",
     "heldout-every": "write --heldout-points N, for N scores over the run",
-    "set": "this command has no fine settings; write --NAME VALUE",
     "save-config": "write the options into the TOML file of --config; model.json in the output folder has those of a run",
     "count-memory": "pairs are counted in half of the free memory, at most 4 GB; leave it out",
-    "license": "write the licence into README.md of the exported folder",
     "log-json": "an option of training; the page has the loss of each epoch",
 }
 

@@ -20,6 +20,7 @@ from embedx.cli.options import SHORT_HELP, Option, as_option, documented, keywor
 from embedx.errors import EmbedxError
 
 UsageError: Any = typer.BadParameter.__mro__[1]  # typer does not export the base class of its errors
+DETAILS = re.compile(r"; .*?(?=  \[default|$)")  # in the text about an option
 
 
 def write_sections(formatter: Any, rows: Iterable[tuple[Any, tuple[str, str]]], otherwise: str) -> None:
@@ -85,8 +86,11 @@ class Command(TyperCommand):
         return f"{error.message}; {''.join(f'did you mean {each}? ' for each in near)}see --help"
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """The options by sections."""
-        rows = [(each, row) for each in self.get_params(ctx) if (row := each.get_help_record(ctx)) is not None]
+        """The options by sections; where some are hidden, those that are not in one section, without details."""
+        known = self.get_params(ctx)
+        rows: list[Any] = [(each, row) for each in known if (row := each.get_help_record(ctx)) is not None]
+        if any(getattr(each, "hidden", False) for each in known):
+            rows = [(None if name.startswith("-") else each, (name, DETAILS.sub("", text))) for each, (name, text) in rows]
         write_sections(formatter, rows, "Options")
 
 

@@ -114,6 +114,7 @@ class Option:
     panel: str = Settings.panel
     defaults: dict[str, Any] = dataclasses.field(default_factory=dict)  # of objectives and modes, where they differ
     meanings: dict[str, list[str]] = dataclasses.field(default_factory=dict)  # meaning: objectives that declare it
+    by_set: bool = False  # given by --set to this command, though it has an option elsewhere
 
     @property
     def is_own(self) -> bool:
@@ -122,7 +123,7 @@ class Option:
 
     @property
     def is_fine(self) -> bool:
-        return self.field.name in FINE
+        return self.by_set or self.field.name in FINE
 
     def parameter(self) -> inspect.Parameter:
         """As typer wants it. None stands for an option that was not typed."""
@@ -230,14 +231,15 @@ def classify_options() -> Options:
 
 
 def compare_options() -> Options:
-    """The settings of `embedx compare`, and those that it passes to each run."""
+    """The settings of `embedx compare`, and those that it passes to each run, by --set but for a few."""
     from embedx.classification.settings import ClassifySettings
-    from embedx.comparison.settings import OF_LABELS, OF_TEXT, CompareSettings
+    from embedx.comparison.settings import BY_SET, OF_LABELS, OF_TEXT, CompareSettings
     from embedx.skipgram.settings import SkipGramSettings
 
     of_text, of_labels = options_of(SkipGramSettings, VocabularySettings, TextSettings), options_of(ClassifySettings)
     passed = {name: of_text[name] for name in OF_TEXT} | {name: of_labels[name] for name in OF_LABELS}
-    return options_of(CompareSettings) | passed
+    options = options_of(CompareSettings) | passed
+    return {name: dataclasses.replace(each, by_set=name in BY_SET) for name, each in options.items()}
 
 
 def phrase_options() -> Options:

@@ -12,6 +12,7 @@ OF_TEXT = (  # settings that each run takes
     "dim", "window", "subwords", "buckets", "sample", "tokenizer", "lowercase", "on_bad_utf8", "min_count", "max_vocab",
 )  # fmt: skip
 OF_LABELS = ("labels", "unseen", "scaling", "hidden")
+BY_SET = {"validation_labels", *OF_TEXT, *OF_LABELS} - {"dim", "hidden"}  # given by --set to this command
 
 
 @dataclasses.dataclass(frozen=True)

@@ -43,7 +43,6 @@ class Iteration:
     seconds: float  # of iterations so far
     macs: int  # multiply-adds so far
     input_rate: float  # of the next step
-    output_rate: float
 
 
 class EndedEarlyError(Exception):
@@ -221,7 +220,7 @@ class Descent(Strategy):
 
     def _report(self, number: int, here: Evaluation) -> None:
         loss = here.loss / self.n_pairs
-        iteration = Iteration(number, loss, self._seconds(), self.macs, self.inputs.rate, self.outputs.rate)
+        iteration = Iteration(number, loss, self._seconds(), self.macs, self.inputs.rate)
         self.history.append(iteration)
         self.progress.note(
             f"iteration {number}: loss {iteration.loss:.4f} {self.loss_unit}, {iteration.seconds:.1f} s, "

@@ -244,7 +244,7 @@ def _draw(sample, log_expected_count, shared, workspace, p, n_positives, stream)
 
 @kernel_part
 def fill_up(shared, workspace, n_lines, width, decay_clock):
-    """Pad lines that have fewer candidates than `width`, and apply the weight decay that is due to all rows."""
+    """Pad lines that have fewer candidates than `width`, and apply the weight decay that is due to the candidates."""
     batch = workspace.batch
     for p in range(n_lines):
         for c in range(workspace.n_candidates[p], width):

@@ -54,7 +54,7 @@ class Shared(NamedTuple):
 
     hidden: Table  # a row for each feature; empty without hidden layer
     outputs: Table  # a row for each output row, whose last number is the bias; transposed where sparse features meet all rows
-    weights: Table  # the numbers of `outputs` as a single row, for sparse features: see sparse_rows
+    weights: Table  # `outputs` as a single row, which sparse output rows are slices of: see sparse_rows
     state: np.ndarray  # float32 (n_examples, state_width)
     n_updates: np.ndarray  # int64 (n_examples,)
     slots: Csr  # the features of sparse output rows

@@ -156,7 +156,7 @@ def new_slot_steps(n: int) -> SlotSteps:
 
 @kernel_part
 def step_of_row(shared, workspace, chosen, row, rate):
-    """The step of a row along workspace.gradient, by feature, which is zero afterwards."""
+    """The step of a row along workspace.gradient, a number for each feature, which is zero afterwards."""
     table, steps, optimizer = shared.weights, workspace.slot_steps, shared.optimizer
     n = _collect(shared, workspace, chosen, row)
     if table.state_of == PER_ROW:
@@ -169,7 +169,7 @@ def step_of_row(shared, workspace, chosen, row, rate):
 
 @kernel_part
 def _collect(shared, workspace, chosen, row):
-    """Move the gradient of a row to its slots; return how many move."""
+    """Move what of the gradient has a slot in the row, and clear the rest; return how many slots are moved."""
     plan, examples, g, steps = shared.plan, shared.examples, workspace.gradient, workspace.slot_steps
     begin, n_slots = _slots_of(shared, row)
     n = n_values = 0

@@ -434,7 +434,7 @@ def _clear_row(tile, row, first_state):
 
 @kernel_part
 def _find_features(examples, positives, workspace, first, last):
-    """Number the features of the tile, and mark each row's own; return how many there are."""
+    """Number the features of the tile, and mark those that each label has; return how many there are."""
     n, support = 0, workspace.steps.support
     for p in range(first, last):
         for at in range(positives.indptr[p], positives.indptr[p + 1]):
@@ -477,7 +477,7 @@ Kept = tuple[np.ndarray, np.ndarray, np.ndarray]  # of a tile: int32 feature, in
 
 
 def kept_weights(groups: LabelGroups, first: int, last: int, plan: TilePlan, workspace: TileWorkspace, n_features: int) -> Kept:
-    """The weights above the threshold of a tile that was trained; writes its biases and clears the numbers of its features."""
+    """The weights above the threshold of a tile that was trained; writes its biases and forgets the numbers of its features."""
     w, features = workspace.steps.tile.rows, workspace.features[:n_features]
     groups.bias[first:last] = w[-1, : last - first]
     row, label = np.nonzero(np.abs(w[:n_features, : last - first]) > plan.threshold)

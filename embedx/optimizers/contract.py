@@ -34,7 +34,7 @@ class Optimizer:
     name: ClassVar[str]  # what the user types after --optimizer
     meaning: ClassVar[str]  # for the help text: what it does, in a line
     commands: ClassVar[tuple[str, ...]]  # of WORDS, COLLAPSED and LABELS
-    # None for methods that take the gradient of all data.
+    # None for methods with functions of their own, such as lbfgs and dcd.
     keeps: ClassVar[Literal["stateless", "per_coordinate", "per_row"] | None] = None
     accumulate: ClassVar[Any] = None  # the two functions of the module's docstring, unless it keeps nothing
     divisor: ClassVar[Any] = None

@@ -1,8 +1,8 @@
 """A step along the gradient, however rows are stored.
 
-    descend_row      rows[row, :n], a vector       skip-gram, hidden layers, drawn output rows of dense input
+    descend_row      rows[row, :n], a vector       skip-gram, hidden layers, output rows of dense input
     descend_columns  rows[:, begin:begin + n]      a transposed table: all output rows of sparse input
-    descend_few      rows[row, d] for some d       output rows of sparse input
+    descend_few      rows[row, d] for some d       drawn output rows of sparse input
 
 Where the optimizer has a state per row, the whole gradient of a row must be known before its first coordinate moves: `row_rate`
 comes before `descend_few`.

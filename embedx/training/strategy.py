@@ -41,7 +41,7 @@ class Strategy(abc.ABC):
     n_chunks: int  # in an epoch
     reports_itself: bool = False  # reports its progress, because a chunk takes long
     loss_unit: str = ""  # of the loss in a `Tally` over its pairs, as in `nats per pair`
-    is_guarded: bool = True  # may be rolled back by the trainer; False if it cannot diverge
+    is_guarded: bool = True  # may be rolled back by the trainer; False if it cannot diverge, or its losses cannot be compared
 
     @abc.abstractmethod
     def compile(self, progress: Progress) -> None:
