@@ -91,7 +91,7 @@ def test_what_was_found_competes_and_draws_stand_for_the_rest(block_size, draws,
     pairs, kept = blocks_pairs(setup)
     expected = sum(naive.train(block, 0.1) for block in setup.naive_blocks(pairs, kept))
     loss, n_pairs, _ = setup.train(0, setup.n_tokens)
-    assert n_pairs == len(pairs) if architecture == "skipgram" else len({pair[2] for pair in pairs})
+    assert n_pairs == (len(pairs) if architecture == "skipgram" else len({pair[2] for pair in pairs}))
     assert loss == pytest.approx(expected, rel=1e-4)
     np.testing.assert_allclose(setup.tables.inputs.rows, naive.inputs, atol=1e-4)
     np.testing.assert_allclose(setup.tables.outputs.rows, naive.outputs, atol=1e-4)

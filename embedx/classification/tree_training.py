@@ -3,8 +3,8 @@
 One level is trained after another, a tile of nodes at a time.
 
 The labels are clustered by the features of their examples (search/balanced_tree.py). A node is trained on the examples that
-reach its parent: those with a label below the parent, and those for which the levels above, already trained, put the parent among the
-likeliest nodes, as they will be in prediction ("matcher-aware negatives" of PECOS, Yu et al. 2022).
+reach its parent: those with a label below the parent, and those for which the levels above, already trained, put the parent
+among the likeliest nodes, as they will be in prediction ("matcher-aware negatives" of PECOS, Yu et al. 2022).
 
 A pass of the trainer is a level of a tree, and a chunk one of its tiles (engine/tiles.py), which nothing but the level
 above has an influence on: the result does not depend on the number of threads.

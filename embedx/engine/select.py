@@ -10,7 +10,8 @@
     node on the paths to the positives      bits that are 1  bits that are 0          0
     padding, no candidate                   0                0                        any
 
-A negative is present with certainty among all rows, if an index retrieved it, and in skip-gram if it is a centre of the block.
+A negative is present with certainty among all rows, if an index retrieved it, and in JOINT blocks of text if it is a centre of
+the block.
 The draw weight is the number of positives where these are "summed", else 1 (`embedx.objectives.contract`).
 """
 

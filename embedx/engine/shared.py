@@ -1,4 +1,4 @@
-"""What the training steps of classification share: their plan, the tables, and the encoder of examples.
+"""What the training steps of classification share: their plan, the tables, and how h is made of the features.
 
     h = x                     dense features
     h = Σ_f x_f · hidden[f]   a hidden layer: the weighted sum of the rows of an example's features

@@ -19,8 +19,8 @@ an indirect call:
                           drawn. sample_count / e^log_expected_count is the importance weight that makes a sum over the draws an
                           unbiased sum over all rows
       uniforms            float32 (examples, uniforms_width)  fresh random numbers in (0, 1)
-      key                 int64 (examples,)  each example's row in `state`: its input word (skip-gram) or its number
-                          (classification)
+      key                 int64 (examples,)  each example's row in `state`: its input word (skip-gram), its centre word
+                          (CBOW) or its number (classification)
       n_updates           int64 (examples,)  how often that row was updated before; at 0 it holds nothing yet
       score_gain          like z  how far a score moves per unit of lr · its coefficient, for objectives whose step is not a
                           gradient: |h|². In skip-gram, where h moves along w_k as w_k along h, each row at its own rate, |h|²

@@ -1,4 +1,4 @@
-"""Settings of word vectors. What becomes of them for an objective and a text is in `chosen`."""
+"""Settings of word vectors. What becomes of them for an objective and a text is in `configuration`."""
 
 import dataclasses
 
@@ -33,7 +33,7 @@ def large_text_defaults() -> str:
 
 @dataclasses.dataclass(frozen=True)
 class SkipGramSettings(TrainingSettings):
-    """How skip-gram trains, whatever the objective."""
+    """How word vectors are trained, whatever the objective."""
 
     architecture: str = param(
         "skipgram",

@@ -1,6 +1,6 @@
 """The task of word vectors: from corpora to a trained model, one call.
 
-corpora -> encoded tokens -> vocabulary -> [engine: blocks of skip-gram pairs] -> model
+corpora -> encoded tokens -> vocabulary -> [engine: blocks of text] -> model
 """
 
 import zlib

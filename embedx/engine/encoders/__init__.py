@@ -3,13 +3,15 @@
     x_j  the vectors of the inputs of a block, a row of the table each or a mean of rows (`embedx.engine.subwords`)
     h_e  the vectors of the examples, which are multiplied by the output rows
 
-An encoder is a file of this folder and a line below. It has five kernel parts:
+An encoder is a file of this folder, and below its import and its entry in ENCODERS. It has five kernel parts:
 
     start_examples(block, n_centres, n_inputs)         start a block; return the number of its examples
     examples_of(block, words, y, i, begin, end)        write the examples whose positive is centre i, which is words[y], to
-                                                       block.own; return how many. The inputs are words[begin:end]
-    fetch(block, n_x, n_h, x, h, bias)                 overwrite h[:n_h], in whole tiles, from x[:n_x]; column `bias`, if it is
-                                                       not -1, is 1 in both
+                                                       block.own; return how many. The inputs are words[begin:end].
+                                                       Where x and h are not the same memory, write also the examples'
+                                                       block.key, and count the pairs of each input in block.n_uses
+    fetch(block, n_x, n_h, x, h, bias)                 overwrite h[:n_h], in whole tiles, from x[:n_x]; column `bias` of
+                                                       x is 1 and must be 1 in h; it is -1 if there is none
     backward(block, n_x, n_h, h_gradient, x_gradient)  overwrite the gradients of x[:n_x], in whole tiles, from those of h[:n_h]
     fetch_rates(block, n_x, n_h, x_rate, h_rate)       overwrite the rates at which h[:n_h] move along their gradients
 
