@@ -410,7 +410,7 @@ def test_a_run_goes_on_from_a_checkpoint_of_what_is_in_common(monkeypatch):
 @pytest.mark.parametrize(
     ("words", "n_words", "n_rows", "workers", "threads", "merges"),
     [
-        (None, 1e6, 1000, 1, 2, 20),  # by itself
+        (None, 1e6, 1000, 1, 2, 10),  # a single worker
         (None, 1e7, 1000, 4, 1, 50),  # cheap
         (None, 1e7, 200_000, 4, 1, 28),  # dear
         (None, 1e7, 10_000, 16, 1, 50),
