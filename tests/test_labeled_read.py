@@ -109,11 +109,14 @@ def test_compressed_files_are_unpacked(write, suffix):
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 7, 11])
 def test_lines_are_the_same_however_the_text_is_cut(write, monkeypatch, block, size):
     monkeypatch.setattr("embedx.text.streams.BLOCK_BYTES", size)
-    lines = Lines(source_of(write(block)), Silent())
-    chunks = list(lines)
-    assert b"".join(chunks) == block.rstrip(b"\n") + b"\n"
-    assert all(chunk.endswith(b"\n") for chunk in chunks)
-    assert lines.n_empty_at_end == (len(block) - len(block.rstrip(b"\n"))) - 1
+    given = block.rstrip(b"\n") + b"\n"
+    for min_lines in (0, 4, 99):
+        lines = Lines(source_of(write(block)), Silent())
+        lines.min_lines = min_lines
+        chunks = list(lines)
+        n_empty = min(block.count(b"\n") - given.count(b"\n"), max(min_lines - given.count(b"\n"), 0))
+        assert b"".join(chunks) == given + b"\n" * n_empty
+        assert all(chunk.endswith(b"\n") for chunk in chunks)
 
 
 @pytest.mark.parametrize("words", [("1 1:1", "2 2:1"), ("__label__1 a", "__label__2 b")])

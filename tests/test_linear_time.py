@@ -118,7 +118,7 @@ def test_empty_lines_are_not_copied_again_and_again(tmp_path, monkeypatch):
         lines = Lines(source_of(str(tmp_path / "train.txt")), Silent())
         chunks, done = bound(lambda: list(lines), "_read")
         assert b"".join(chunks).replace(b"\r", b"") == b"a 1:1\n" + b"\n" * n + b"b 1:1\n"
-        assert lines.n_empty_at_end == n
+        assert not lines.min_lines
         return done
 
     check_linear(work, 2000)

@@ -16,10 +16,10 @@ from scipy.sparse import csr_matrix, issparse, load_npz
 
 from embedx.errors import EmbedxError
 from embedx.labeled.data import Labels
-from embedx.labeled.files import MAX_SHARE_READ, MemoryBudget, one_line
+from embedx.labeled.files import MAX_SHARE_READ, MemoryBudget
 from embedx.labeled.schema import MAX_IDS
 from embedx.text.sources import Source, is_url
-from embedx.text.streams import BLOCK_BYTES, UnpackedReader
+from embedx.text.streams import BLOCK_BYTES, UnpackedReader, reason
 from embedx.training.memory import available_memory
 from embedx.training.progress import Progress
 
@@ -55,7 +55,7 @@ def read_array(source: Source, head: bytes, progress: Progress) -> Any:
     except (EmbedxError, MemoryError):
         raise
     except Exception as error:  # damaged bytes make numpy, scipy and zipfile fail in many ways
-        raise EmbedxError(f"{source.name}: no readable {kind} ({one_line(error)}); write it again") from error
+        raise EmbedxError(f"{source.name}: no readable {kind} ({reason(error)}); write it again") from error
 
 
 def features_in(name: str, array: Any) -> Any:

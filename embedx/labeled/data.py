@@ -75,7 +75,7 @@ class TextRows(NamedTuple):
 
     features: csr_matrix  # float32 (n_rows, n_features), not yet sorted
     labels: Labels  # of ids, or of numbers in `names`
-    names: list[bytes]  # the different labels, where they are names
+    names: list[bytes] | None  # the different labels, where they are names
     n_labels: int = 0  # as a header says
     vocabulary: list[str] | None = None  # of the features, in the order in which they first appear, where they are words
     first_feature: int = 0  # its id in the file

@@ -66,22 +66,17 @@ class MemoryBudget:
             raise EmbedxError(f"{self.name}: takes more than half of the memory there is; give fewer rows, or more memory")
 
 
-def one_line(error: BaseException) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
-
-
 class Lines:
     """Iterates over a text in chunks of whole lines, each ended by b"\\n", of which the first chunk has one that is not empty.
 
-    Empty lines at the end are not among them, but counted in `n_empty_at_end`, unless `keeps_empty` is set before iteration.
+    Empty lines at the end are left out but for those that make `min_lines`, which may be set before iteration.
     """
 
-    keeps_empty = False
+    min_lines: float = 0
 
     def __init__(self, source: Source, progress: Progress) -> None:
         self.name = source.name
         self.line = 1  # number of the first line of the chunk given last
-        self.n_empty_at_end = 0
         self.budget = MemoryBudget(source.name)
         self._chunks = self._read(source, progress)
         self.head = next(self._chunks, b"")  # the first chunk, by which the format is known
@@ -99,6 +94,11 @@ class Lines:
         for chunk in self._chunks:
             yield chunk
             self.line += chunk.count(b"\n")
+
+    def skip(self, n: int) -> None:
+        """Leave out the first lines, before iteration."""
+        self.head = self.head.split(b"\n", n)[n]
+        self.line += n
 
     def error(self, line: int, message: str) -> EmbedxError:
         """An error in that line, to be raised."""
@@ -119,11 +119,10 @@ class Lines:
                     yield from self._whole_lines(rest, rest.rfind(b"\n") + 1)
                 progress.update(stored)
         yield from self._whole_lines(rest, len(rest))
-        if not self.keeps_empty:
-            self.n_empty_at_end = rest.count(b"\n")
-        elif rest:
-            yield bytes(rest) if rest.endswith(b"\n") else bytes(rest) + b"\n"
         progress.finish()
+        n_empty = rest.count(b"\n") + rest.endswith(b"\r")
+        if (n := min(n_empty, self.min_lines + 1 - self.line)) > 0:
+            yield b"\n" * int(n)
 
     def _whole_lines(self, text: bytearray, end: int) -> Iterator[bytes]:
         """Takes the lines of text[:end] off it, up to the last one that is not empty."""

@@ -13,6 +13,7 @@ Dense and .npz files need a file of labels: .npy or IDX integers, an indicator m
 Text may be compressed (.gz, .bz2, .xz, .zst), remote, or standard input.
 """
 
+import math
 import os
 import re
 from collections.abc import Sequence
@@ -137,9 +138,10 @@ def _rows_of(name: str, progress: Progress, like: DataSchema | None, keeps_empty
     elif head and IDX_NAME.search(os.path.basename(name)):
         raise EmbedxError(f"{name}: no IDX file: it begins with {head[:4].hex(' ')}, not 00 00 TYPE DIMENSIONS; fetch it again")
     else:
-        rows, by_name = _text_rows(Lines(source, progress), like, keeps_empty)
+        rows = _text_rows(Lines(source, progress), like, keeps_empty)
         features, labels, names, n_labels = rows.features, rows.labels, None, rows.n_labels
-        if by_name:
+        by_name = rows.names is not None
+        if rows.names is not None:
             id_of, names = settled(rows.names, like.by_name if like else True, like.names if like else None, name)
             labels, n_labels = Labels(labels.offsets, id_of[labels.ids]), len(names or [])
         known = like or DataSchema(features.shape[1], n_labels, names, rows.vocabulary, by_name, rows.first_feature)
@@ -158,22 +160,23 @@ def _rows_of(name: str, progress: Progress, like: DataSchema | None, keeps_empty
     return Labeled(features, labels.distinct(), known.n_labels, known)
 
 
-def _text_rows(lines: Lines, like: DataSchema | None, keeps_empty: bool) -> tuple[TextRows, bool]:
-    """The rows of a text, and whether it says labels by name."""
+def _text_rows(lines: Lines, like: DataSchema | None, keeps_empty: bool) -> TextRows:
+    """The rows of a text."""
     has_header = HEADER.fullmatch(lines.first_line) is not None
-    lines.keeps_empty = keeps_empty and not has_header
+    if keeps_empty:
+        lines.min_lines = math.inf
     has_words = is_fasttext(lines) or bool(like and like.vocabulary is not None and not has_header)
     if like and has_words != (like.vocabulary is not None):
         kinds = "words", "ID:VALUE"
         here, there = kinds if has_words else kinds[::-1]
         raise EmbedxError(f"{lines.name}: features are {here}, but those of the training data are {there}; give the same kind")
     if has_words:
-        return read_bags(lines, like.vocabulary if like else None), True
+        return read_bags(lines, like.vocabulary if like else None)
     by_name = like.by_name if like else not has_header
     if has_header:
-        return read_xc(lines, by_name), by_name
+        return read_xc(lines, by_name)
     check_libsvm(lines)
-    return read_libsvm(lines, like.first_feature if like else None, by_name), by_name
+    return read_libsvm(lines, like.first_feature if like else None, by_name)
 
 
 def _with_labels(data: Labeled, file: str, progress: Progress, like: DataSchema | None) -> Labeled:
@@ -202,6 +205,7 @@ def _with_labels(data: Labeled, file: str, progress: Progress, like: DataSchema 
 
 def _label_lines(lines: Lines, n_rows: int) -> tuple[Labels, list[bytes]]:
     """Numbers of the different labels, and these, of a text with a line of labels for each row, which may be empty."""
+    lines.min_lines = n_rows
     numbering = Numbering(lines.budget)
     numbers: list[np.ndarray] = []
     sizes: list[np.ndarray] = []
@@ -211,8 +215,6 @@ def _label_lines(lines: Lines, n_rows: int) -> tuple[Labels, list[bytes]]:
         numbers.append(np.fromiter(map(numbering.__getitem__, chain.from_iterable(rows)), np.int32))
         sizes.append(np.fromiter(map(len, rows), np.int64))
         lines.budget.take(numbers[-1].nbytes + sizes[-1].nbytes)
-    n_blank = min(n_rows - sum(map(len, sizes)), lines.n_empty_at_end)
-    sizes.append(np.zeros(max(n_blank, 0), np.int64))
     return Labels(offsets_of(np.concatenate(sizes)), np.concatenate(numbers)), list(numbering)
 
 

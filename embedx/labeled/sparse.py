@@ -85,13 +85,13 @@ def decimal(data, p):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def parse(data, p, ranges, columns, values, feature_ends, label_spans, label_ends):  # type: ignore[no-untyped-def]
-    """Read the lines data[p:], the last of which is ended, into the arrays after `ranges`.
+def parse(data, ranges, columns, values, feature_ends, label_spans, label_ends):  # type: ignore[no-untyped-def]
+    """Read the lines of the data, the last of which is ended, into the arrays after `ranges`.
 
     Returns where it stopped, the end or what is no feature whose id is in range, and how many rows, features and labels came
     before.
     """
-    row = feature = label = 0
+    p = row = feature = label = 0
     within_row = False
     while p < len(data):
         if data[p] == NEWLINE:
@@ -160,7 +160,9 @@ def read_xc(lines: Lines, by_name: bool) -> TextRows:
     line = lines.head[: len(lines.head) - len(lines.head.lstrip())].count(b"\n") + 1
     if max(n_features, n_labels) > MAX_IDS:
         raise lines.error(line, f"more than {MAX_IDS} features or labels; correct the header, ROWS FEATURES LABELS")
-    rows = _read(lines, Ranges(0, n_features - 1, n_labels - 1), by_name, line, n_rows)
+    lines.skip(line)
+    lines.min_lines = line + n_rows
+    rows = _read(lines, Ranges(0, n_features - 1, n_labels - 1), by_name)
     n_found = rows.features.shape[0]
     if not n_rows or n_found != n_rows:
         raise lines.error(line, f"the header says {n_rows} rows, but there are {n_found}; copy the file again or correct it")
@@ -173,7 +175,7 @@ def read_libsvm(lines: Lines, first_feature: int | None, by_name: bool) -> TextR
 
     If that is not given, it is 0 if feature 0 occurs, and 1 otherwise.
     """
-    rows = _read(lines, Ranges(first_feature or 0, MAX_IDS - 1, MAX_IDS - 1), by_name, 0, 0)
+    rows = _read(lines, Ranges(first_feature or 0, MAX_IDS - 1, MAX_IDS - 1), by_name)
     columns = rows.features.indices
     if first_feature is None:
         first_feature = int(len(columns) > 0 and columns.min() > 0)
@@ -183,36 +185,26 @@ def read_libsvm(lines: Lines, first_feature: int | None, by_name: bool) -> TextR
     return rows._replace(first_feature=first_feature)
 
 
-def _read(lines: Lines, ranges: Ranges, by_name: bool, n_skipped: int, n_rows: int) -> TextRows:
-    """The rows after the lines that are skipped; an empty line at the end is a row as long as there are not n_rows."""
+def _read(lines: Lines, ranges: Ranges, by_name: bool) -> TextRows:
+    """The rows of the lines."""
     names = Numbering(lines.budget) if by_name else None
-    parts = []
-    for chunk in lines:
-        parts.append(_parsed(lines, chunk, ranges, names, n_skipped))
-        n_skipped = 0
+    parts = [_parsed(lines, chunk, ranges, names) for chunk in lines]
     columns, values, n_features, labels, n_labels = (np.concatenate(part) for part in zip(*parts, strict=True))
-    n_blank = max(min(n_rows - len(n_features), lines.n_empty_at_end), 0)
-    lines.budget.take(16 * n_blank)
-    offsets, label_offsets = (offsets_of(np.pad(sizes, (0, n_blank))) for sizes in (n_features, n_labels))
-    features = csr_matrix((values, columns, offsets), (len(offsets) - 1, int(columns.max(initial=-1)) + 1))
-    return TextRows(features, Labels(label_offsets, labels), list(names or ()))
+    features = csr_matrix((values, columns, offsets_of(n_features)), (len(n_features), int(columns.max(initial=-1)) + 1))
+    return TextRows(features, Labels(offsets_of(n_labels), labels), None if names is None else list(names))
 
 
-def _parsed(lines: Lines, chunk: bytes, ranges: Ranges, names: Numbering | None, n_skipped: int) -> tuple[np.ndarray, ...]:
-    """Columns, values, features of each row, labels, and labels of each row, of the chunk without its first lines."""
+def _parsed(lines: Lines, chunk: bytes, ranges: Ranges, names: Numbering | None) -> tuple[np.ndarray, ...]:
+    """Columns, values, features of each row, labels, and labels of each row, of the chunk."""
     data = np.frombuffer(chunk, np.uint8)
-    p = 0
-    for _ in range(n_skipped):
-        p = chunk.index(b"\n", p) + 1
-    line = lines.line + n_skipped
-    n_rows, n = chunk.count(b"\n", p), chunk.count(b":", p)
+    n_rows, n = chunk.count(b"\n"), chunk.count(b":")
     feature_ends, label_ends = np.empty(n_rows, np.int64), np.empty(n_rows, np.int64)
     columns, values = np.empty(n, np.int32), np.empty(n, np.float32)
-    spans = np.empty((n_rows + chunk.count(b",", p), 2), np.int64)
+    spans = np.empty((n_rows + chunk.count(b","), 2), np.int64)
     lines.budget.take(16 * n_rows + 8 * n + 4 * len(spans))
-    stop, row, n, n_labels = parse(data, p, ranges, columns, values, feature_ends, spans, label_ends)
+    stop, row, n, n_labels = parse(data, ranges, columns, values, feature_ends, spans, label_ends)
     if stop < len(data):
-        raise lines.error(line + row, _feature_fault(chunk[stop : stop + 200].split(None, 1)[0], ranges))
+        raise lines.error(lines.line + row, _feature_fault(chunk[stop : stop + 200].split(None, 1)[0], ranges))
     spans = spans[:n_labels]
     if names is not None:
         ids = np.array([names[chunk[a:b]] for a, b in spans.tolist()], np.int32)
@@ -222,7 +214,7 @@ def _parsed(lines: Lines, chunk: bytes, ranges: Ranges, names: Numbering | None,
         if bad < len(spans):
             label = chunk[slice(*spans[bad])].decode("utf-8", "replace")
             raise lines.error(
-                line + int(np.searchsorted(label_ends, bad, side="right")),
+                lines.line + int(np.searchsorted(label_ends, bad, side="right")),
                 f'label "{label}" is not a whole number from 0 to {ranges.highest_label}{ranges.where("labels")}',
             )
     return columns[:n], values[:n], np.diff(feature_ends, prepend=0), ids, np.diff(label_ends, prepend=0)

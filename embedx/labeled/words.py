@@ -10,31 +10,25 @@ from embedx.labeled.files import Lines, MemoryBudget
 from embedx.labeled.schema import WORD_BYTES, decoded
 
 PREFIX = b"__label__"
-UNKNOWN, FIRST_LABEL = -1, -2
 
 
 class Tokens(dict[bytes, int]):
-    """Numbers words from 0 up and labels from FIRST_LABEL down, in the order in which they are first looked up.
+    """Numbers words from 0 up, those of the vocabulary first, and labels from -1 down, as they are first looked up."""
 
-    Of words those of the vocabulary alone, if one is given: others are UNKNOWN.
-    """
-
-    def __init__(self, budget: MemoryBudget, vocabulary: list[str] | None) -> None:
-        self.words = [word.encode("utf-8") for word in vocabulary or []]
+    def __init__(self, budget: MemoryBudget, vocabulary: list[str]) -> None:
+        self.words = [word.encode("utf-8") for word in vocabulary]
         self.labels: list[bytes] = []
-        self._budget, self._grows = budget, vocabulary is None
+        self._budget = budget
         super().__init__(zip(self.words, range(len(self.words)), strict=True))
 
     def __missing__(self, token: bytes) -> int:
+        self._budget.take(len(token) + WORD_BYTES)
         if token.startswith(PREFIX):
-            number = FIRST_LABEL - len(self.labels)
             self.labels.append(token)
-        elif self._grows:
+            number = -len(self.labels)
+        else:
             number = len(self.words)
             self.words.append(token)
-        else:
-            return UNKNOWN
-        self._budget.take(len(token) + WORD_BYTES)
         self[token] = number
         return number
 
@@ -46,7 +40,7 @@ def is_fasttext(lines: Lines) -> bool:
 
 def read_bags(lines: Lines, vocabulary: list[str] | None) -> TextRows:
     """The lines as bags of these words, or of all; words and labels are separated by white space, labels stand anywhere."""
-    known = Tokens(lines.budget, vocabulary)
+    known = Tokens(lines.budget, vocabulary or [])
     counted: list[csr_matrix] = []  # the words of each chunk
     numbers: list[np.ndarray] = []  # its labels
     sizes: list[np.ndarray] = []  # how many of them each row has
@@ -55,11 +49,12 @@ def read_bags(lines: Lines, vocabulary: list[str] | None) -> TextRows:
         rows = [line.split() for line in chunk.split(b"\n")[:-1]]
         tokens = np.fromiter(map(known.__getitem__, chain.from_iterable(rows)), np.int32)
         row_of = np.repeat(np.arange(len(rows)), np.fromiter(map(len, rows), np.int64, len(rows)))
-        counted.append(_counts(tokens, row_of, len(rows), len(known.words)))
-        is_label = tokens <= FIRST_LABEL
-        numbers.append(FIRST_LABEL - tokens[is_label])
+        is_label = tokens < 0
+        numbers.append(~tokens[is_label])
         sizes.append(np.bincount(row_of[is_label], minlength=len(rows)))
-        features = counted[-1]
+        words, row_of = tokens[~is_label], row_of[~is_label]
+        features = csr_matrix((np.ones(len(words), np.float32), (row_of, words)), (len(rows), len(known.words)))
+        counted.append(features)
         lines.budget.take(features.data.nbytes + features.indices.nbytes + 2 * features.indptr.nbytes)
         lines.budget.take(numbers[-1].nbytes + 2 * sizes[-1].nbytes)
     vocabulary = [word.decode("utf-8") for word in known.words] if vocabulary is None else vocabulary
@@ -68,12 +63,3 @@ def read_bags(lines: Lines, vocabulary: list[str] | None) -> TextRows:
     labels = Labels(offsets_of(np.concatenate(sizes)), np.concatenate(numbers))
     found = [label.removeprefix(PREFIX) for label in known.labels]
     return TextRows(vstack(counted, "csr"), labels, found, vocabulary=vocabulary)
-
-
-def _counts(tokens: np.ndarray, row_of: np.ndarray, n_rows: int, n_words: int) -> csr_matrix:
-    """How often each word stands in each row; float32."""
-    is_word = tokens >= 0
-    offsets = offsets_of(np.bincount(row_of[is_word], minlength=n_rows))
-    counts = csr_matrix((np.ones(offsets[-1], np.float32), tokens[is_word], offsets), shape=(n_rows, n_words))
-    counts.sum_duplicates()
-    return counts

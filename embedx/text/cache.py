@@ -111,14 +111,20 @@ def list_caches(cache_dir: Path | None = None) -> list[dict[str, Any]]:
     with explained(home, "read"):
         for folder in _kept_in(home):
             each: dict[str, Any] = {"key": folder.name, "sources": [], "settings": {}, "tokens": 0, "bytes": bytes_in(folder)}
+            each |= {"created": "", "damage": None}
             try:
                 about = read_about(folder)
                 names = [source["name"] for source in about["report"]["sources"]]
-                each |= {"sources": names, "settings": about["settings"], "tokens": about["n_tokens"]}
-                found.append(each | {"created": about["created"], "damage": None})
+                each |= {
+                    "sources": names,
+                    "settings": about["settings"],
+                    "tokens": about["n_tokens"],
+                    "created": about["created"],
+                }
             except Exception as error:  # JSON raises what it likes, given the bytes
-                if folder.exists():  # else it was cleared meanwhile
-                    found.append(each | {"created": "", "damage": str(error)})
+                each["damage"] = str(error)
+            if folder.exists():  # else it was cleared meanwhile
+                found.append(each)
     return sorted(found, key=lambda corpus: corpus["created"], reverse=True)
 
 

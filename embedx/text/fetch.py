@@ -140,10 +140,9 @@ def _receive(url: str, part: Path, progress: Progress) -> None:
         response = urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=TIMEOUT)
     except urllib.error.HTTPError as error:
         error.close()
-        if error.code == http.client.REQUESTED_RANGE_NOT_SATISFIABLE:
+        if error.code == http.client.REQUESTED_RANGE_NOT_SATISFIABLE:  # all bytes came before, or more
             os.truncate(part, 0)
-            raise _FailedError("has no more bytes than came before", may_retry=True) from error
-        raise _FailedError(f"HTTP {error.code} {error.reason}", error.code >= 500 or error.code in (408, 429)) from error
+        raise _FailedError(f"HTTP {error.code} {error.reason}", error.code >= 500 or error.code in (408, 416, 429)) from error
     except (OSError, http.client.HTTPException, ValueError) as error:
         why = getattr(error, "reason", error)
         # Without a network, or such a server, waiting is of no use.

@@ -115,15 +115,9 @@ def join(tokens, at, pairs, codes, targets, numbers, n_types, out):
         word = np.int64(tokens[at])
         code, last = pair_at(tokens, at, pairs)
         if code >= 0:
-            first, stop = 0, codes.size
-            while first < stop:
-                middle = (first + stop) >> 1
-                if codes[middle] < code:
-                    first = middle + 1
-                else:
-                    stop = middle
-            if first < codes.size and codes[first] == code:
-                word, at = np.int64(targets[first]), last
+            k = np.searchsorted(codes, code)
+            if k < codes.size and codes[k] == code:
+                word, at = np.int64(targets[k]), last
         if word >= 0:
             if numbers[word] < 0:
                 numbers[word] = n_types

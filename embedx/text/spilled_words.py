@@ -23,13 +23,11 @@ from pathlib import Path
 import numpy as np
 
 from embedx.errors import EmbedxError
-from embedx.kernels.compiled import kernel
 from embedx.text.counting import SortedRuns
 from embedx.text.tokenizer import MAX_TYPES, renumber
 from embedx.text.word_list import WordList
 from embedx.training.progress import Progress
 
-HASH_START, HASH_PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)  # FNV-1a, 64 bits
 RENUMBER_TOKENS = 1 << 18  # at a time, as many as the processor's cache holds
 
 
@@ -45,17 +43,14 @@ class Spill:
 
     def add(self, words: WordList, end: int) -> None:
         """Write out the words of a table, by which the tokens are numbered from the end of the segment before to `end`."""
-        letters, starts = np.frombuffer(words.letters, np.uint8), words.starts
         first = self.segments[-1][0] if self.segments else 0
-        hashes = np.empty(len(starts) - 1, np.int64)
-        with np.errstate(over="ignore"):  # hashes wrap, of which numpy warns where this is not compiled
-            hash_words(letters, starts, hashes)
+        hashes = np.fromiter(map(hash, words), np.int64, len(words))
         order = np.argsort(hashes)
         self._runs.add([(hashes[order], order + first)])
-        _append(self._letters, letters)
-        _append(self._starts, starts[:-1] + self._n_letters)
-        self._n_letters += len(letters)
-        self.segments.append((first + len(hashes), end))
+        _append(self._letters, np.frombuffer(words.letters, np.uint8))
+        _append(self._starts, words.starts[:-1] + self._n_letters)
+        self._n_letters += len(words.letters)
+        self.segments.append((first + len(words), end))
 
     def merge(self, tokens: Path, letters: Path, starts: Path, memory: int, progress: Progress) -> int:
         """Renumber `tokens`, int32, in place, and write the words, in about `memory` bytes; return how many there are. The
@@ -99,13 +94,3 @@ class Spill:
 def _append(path: Path, array: np.ndarray) -> None:
     with path.open("ab") as out:
         out.write(array.data)
-
-
-@kernel
-def hash_words(letters, starts, hashes):
-    """Write a hash of each word letters[starts[k]:starts[k + 1]]."""
-    for k in range(len(hashes)):
-        h = HASH_START
-        for i in range(starts[k], starts[k + 1]):
-            h = (h ^ np.uint64(letters[i])) * HASH_PRIME
-        hashes[k] = np.int64(h)

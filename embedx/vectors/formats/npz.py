@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from embedx.errors import EmbedxError
-from embedx.labeled.files import one_line
+from embedx.text.streams import reason
 from embedx.vectors.formats.contract import AGAIN, DTYPES, Format, Found, Opened, Table, as_vectors, check_memory, shown
 
 SURROGATE = re.compile(r"[\ud800-\udfff]")
@@ -37,7 +37,7 @@ def read(file: Opened) -> Found:
     except EmbedxError:
         raise
     except Exception as error:  # damaged bytes make numpy and zipfile fail in many ways
-        raise EmbedxError(f"{name}: no readable .npz of word vectors ({one_line(error)}); {AGAIN}") from error
+        raise EmbedxError(f"{name}: no readable .npz of word vectors ({reason(error)}); {AGAIN}") from error
     text = arrays.pop("words", None)
     if text is None or text.dtype.kind != "U" or text.ndim != 1:
         given = f"but {shown(', '.join(arrays))}" if text is None else f"which is {text.dtype} {text.shape}"

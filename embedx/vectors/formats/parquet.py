@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from embedx.errors import EmbedxError
-from embedx.labeled.files import one_line
 from embedx.storage.folder import plain
+from embedx.text.streams import reason
 from embedx.vectors.formats.contract import AGAIN, DTYPES, Format, Found, Opened, Table, as_vectors, check_memory, shown
 
 ARRAYS = {"vector": "vectors", "count": "counts", "scale": "scale"}  # by the column
@@ -25,7 +25,7 @@ def read(file: Opened) -> Found:
     except EmbedxError:
         raise
     except (pyarrow.ArrowException, ValueError, OSError, MemoryError, TypeError, KeyError) as error:
-        raise EmbedxError(f"{file.name}: no readable Parquet file of word vectors ({one_line(error)}); {AGAIN}") from error
+        raise EmbedxError(f"{file.name}: no readable Parquet file of word vectors ({reason(error)}); {AGAIN}") from error
 
 
 def _read(name: str, file: Any) -> Found:
