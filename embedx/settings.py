@@ -57,11 +57,8 @@ def param(
     panel  the section of the help, if it is not that of the class
     fine   True: given as --set NAME=VALUE; False: has an option of its own; by default as the class says
     """
-    metadata = {
-        "meaning": meaning, "at_least": at_least, "above": above, "at_most": at_most, "choices": choices, "parse": parse,
-        "panel": panel, "fine": fine,
-    }  # fmt: skip
-    return dataclasses.field(default=default, metadata=metadata)
+    metadata = locals()  # the arguments by name
+    return dataclasses.field(default=metadata.pop("default"), metadata=metadata)
 
 
 def option_name(name: str) -> str:

@@ -55,36 +55,22 @@ def test_the_best_is_reported_with_its_lead_and_what_a_faster_one_costs():
         run("ar", 2, -8.22, 1100, 0.3),
     )  # fmt: skip
     assert [line.objective for line in found.lines] == ["ar", "ns"]
-    printed = " ".join(found.advice)
-    assert "ar is best in log-likelihood, -8.210, 0.300 ± 0.014 above ns, the next." in printed
-    assert "In word similarity ns is best (0.400); ar has 0.300." in printed
-    assert "ns goes through 3.0 times as many words per second as ar, and is 0.300 below ar." in printed
+    assert found.advice == [
+        "ar is best in log-likelihood, -8.210, 0.300 ± 0.014 above ns, the next.",
+        "ns goes through 3.0 times as many words per second as ar, and is 0.300 below ar.",
+        "In word similarity ns is best (0.400).",
+    ]
     assert found.first.pace == 1050
-    assert "--seeds" not in printed
 
 
-@pytest.mark.parametrize(
-    ("similarities", "printed"),
-    [
-        ((0.3, 0.4, 0.2), "In word similarity ns is best (0.400); ar has 0.300."),
-        ((0.4, 0.3, 0.2), "In word similarity ar is best (0.400)."),
-        ((0.4, 0.4, 0.2), "In word similarity ar and ns are best (0.400)."),
-        ((0.2, 0.4, 0.4), "In word similarity ns and hs are best (0.400); ar has 0.200."),
-        ((0.4, 0.4, 0.4), "In word similarity there is no order between them (the highest is 0.400, of ar)."),
-    ],
-)
-def test_the_best_in_similarity_is_reported(similarities, printed):
-    values = zip(("ar", "ns", "hs"), (-8.0, -8.5, -9.0), similarities, strict=True)
-    assert printed in ranked(*(run(name, 1, value, similarity=similarity) for name, value, similarity in values)).advice
-
-
-def test_of_those_that_share_the_first_rank_the_fastest_is_reported():
-    found = ranked(run("ns", 1, -8.5, 3000), run("ns", 2, -8.3, 3000), run("ar", 1, -8.45, 1000), run("ar", 2, -8.25, 1000))
-    assert found.advice[0] == (
-        "ar and ns share the first rank in log-likelihood (ar has -8.350): no difference to ar is significant "
-        "(standard errors of up to 0.141)."
-    )
-    assert "Of these ns is the fastest, with 3,000 words per second, 3.0 times as many as ar." in found.advice
+def test_those_that_share_the_first_rank_are_reported_with_the_fastest_of_them():
+    values = {"ar": (-8.45, -8.25, 1000), "ns": (-8.5, -8.3, 3000)}
+    found = ranked(*(run(name, seed, of[seed - 1], of[2], 0.4) for name, of in values.items() for seed in (1, 2)))
+    assert found.advice == [
+        "ar and ns share the first rank in log-likelihood (ar has -8.350): no difference to ar is significant.",
+        "Of these ns is the fastest, with 3,000 words per second.",
+        "In word similarity ar and ns are best (0.400).",
+    ]
     assert [line.standings["log_likelihood"].rank for line in found.lines] == [1, 1]
 
 
@@ -155,7 +141,7 @@ def small_text(two_topics, folder, **settings):
 
 def test_runs_that_finish_diverge_and_crash_are_reported_and_none_is_made_twice(two_topics, tmp_path, monkeypatch):
     data, settings = small_text(two_topics, tmp_path)
-    usual, made = runs.command_of, []
+    usual, watched, made = runs.command_of, runs.watched, []
     scripts = {
         "hs": "import sys; print('embedx: the loss is not finite', file=sys.stderr); sys.exit(3)",
         "ar": "raise MemoryError('no room')",
@@ -168,6 +154,7 @@ def test_runs_that_finish_diverge_and_crash_are_reported_and_none_is_made_twice(
         return [sys.executable, "-c", script] if script else usual(data, objective, seed, *others)
 
     monkeypatch.setattr(runs, "command_of", command_of)
+    monkeypatch.setattr(runs, "watched", lambda *run: (watched if "-c" in run[0] or len(made) == 2 else forked.watched)(*run))
     names, folder = ["hs", "ns", "ar", "ove"], tmp_path / "out"
     found = comparison.compare(data, names, settings, folder)
     assert made == [(seed, name) for seed in (1, 2) for name in names]  # in turn
@@ -179,7 +166,7 @@ def test_runs_that_finish_diverge_and_crash_are_reported_and_none_is_made_twice(
     assert second.behind.value == pytest.approx(second.score.value - first.score.value)
     assert found.ranking.unigram < first.score.value
     assert first.items > 1000
-    assert all(line.peak is None or line.peak > 1e7 for line in found.ranking.lines)
+    assert max(line.peak or 0 for line in found.ranking.lines) > 1e7 or sys.platform != "linux"
     text, numbers = ((folder / name).read_text("utf-8") for name in ("compare.html", "compare.csv"))
     check_page(text, numbers)
     assert not (folder / "work").exists()

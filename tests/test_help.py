@@ -13,7 +13,7 @@ from test_other_programs import asked  # noqa: F401  # a fixture
 from typer.main import get_command
 
 from embedx.classification.settings import ClassifySettings
-from embedx.cli import options, tables
+from embedx.cli import tables
 from embedx.cli.aliases import INSTEAD
 from embedx.cli.app import application
 from embedx.comparison.settings import CompareSettings
@@ -94,6 +94,10 @@ def test_a_name_is_fine_everywhere_or_nowhere():
     groups = [SkipGramSettings, CollapsedSettings, ClassifySettings, ClusterSettings, CompareSettings, TextSettings]
     groups += [VocabularySettings, PhraseSettings]
     of_tasks = {name for group in groups for name in settings_of(group)}
+    for together in ((SkipGramSettings, CollapsedSettings, TextSettings, VocabularySettings, PhraseSettings, ClusterSettings),
+                     (ClassifySettings, ClusterSettings)):  # fmt: skip
+        names = [name for group in together for name in settings_of(group)]
+        assert len(names) == len(set(names))
     for name, objective in OBJECTIVES.items():
         assert not of_tasks & set(settings_of(objective.Settings)), name
     groups += [each.Settings for each in (*OBJECTIVES.values(), *SAMPLERS.values())]
@@ -272,8 +276,3 @@ def test_a_shell_completes(typed, offered, run):
 def test_the_script_for_a_shell_is_shown(run):
     done = run("--show-completion", "bash", _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1")
     assert "_EMBEDX_COMPLETE=complete_bash" in done.stdout
-
-
-def test_an_option_is_one_setting():
-    with pytest.raises(ValueError, match="tokenizer: a setting of TextSettings and of another group"):
-        options.options_of(TextSettings, TextSettings)

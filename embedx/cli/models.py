@@ -107,13 +107,14 @@ def evaluate(
         metrics = test_metrics(model, test, test_labels, progress)
         print(json.dumps({"test": plain_numbers(metrics)}) if as_json else "\n".join(metric_lines(metrics)))
         return
-    other = runs.pop() if len(runs) == 1 and not against else None
+    if len(runs) == 1 and not against:
+        against, runs = runs, []
     from embedx.evaluation import words
     from embedx.evaluation.word_sets import WordTests
 
     tests = WordTests(pairs or (), analogies, categories or (), outliers or (), protocol, method, candidates, seed)
-    others = [*([other] if other else ()), *(against or ())]
-    report = words.evaluate([model, *runs], others, tests, which=vectors, oov=oov, trust_pickle=trust_pickle, progress=progress)
+    how: dict[str, Any] = {"which": vectors, "oov": oov, "trust_pickle": trust_pickle, "progress": progress}
+    report = words.evaluate([model, *runs], against or (), tests, **how)
     for warning in report.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     if as_json:

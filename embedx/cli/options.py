@@ -2,10 +2,10 @@
 
 import copy
 import dataclasses
-import importlib
 import inspect
 import re
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Annotated, Any
 
 import typer
@@ -164,14 +164,8 @@ Options = dict[str, Option]
 
 
 def options_of(*groups: type[Settings]) -> Options:
-    """The settings of these groups, by name. Raises ValueError if two have the same name."""
-    options: Options = {}
-    for group in groups:
-        for field in dataclasses.fields(group):
-            if field.name in options:
-                raise ValueError(f"{field.name}: a setting of {group.__name__} and of another group")
-            options[field.name] = Option(field, group.panel)
-    return options
+    """The settings of these groups, by name."""
+    return {field.name: Option(field, group.panel) for group in groups for field in dataclasses.fields(group)}
 
 
 def _of_task(defaults: str, elsewhere: str, *groups: type[Settings]) -> Options:
@@ -203,9 +197,9 @@ def _of_task(defaults: str, elsewhere: str, *groups: type[Settings]) -> Options:
 
 def _with_choices_of(field: dataclasses.Field[Any], other: dataclasses.Field[Any]) -> dataclasses.Field[Any]:
     """The field with the choices of both."""
-    choices = tuple(dict.fromkeys((*field.metadata["choices"], *other.metadata["choices"])))
-    found: dataclasses.Field[Any] = dataclasses.field(default=field.default, metadata={**field.metadata, "choices": choices})
-    found.name, found.type = field.name, field.type
+    found = copy.copy(field)
+    choices = dict.fromkeys((*field.metadata["choices"], *other.metadata["choices"]))
+    found.metadata = MappingProxyType({**field.metadata, "choices": tuple(choices)})
     return found
 
 
@@ -249,9 +243,18 @@ def phrase_options() -> Options:
     return options
 
 
-def _of_class(module: str, name: str) -> Callable[[], Options]:
-    """The settings of a class, whose module is imported when they are needed."""
-    return lambda: options_of(getattr(importlib.import_module(module), name))
+def report_options() -> Options:
+    """The settings of `embedx report`."""
+    from embedx.report.settings import ReportSettings
+
+    return options_of(ReportSettings)
+
+
+def export_options() -> Options:
+    """The settings of `embedx export`."""
+    from embedx.vectors.export import ExportSettings
+
+    return options_of(ExportSettings)
 
 
 SETTINGS: dict[str, Callable[[], Options]] = {  # of commands
@@ -260,8 +263,8 @@ SETTINGS: dict[str, Callable[[], Options]] = {  # of commands
     "compare": compare_options,
     "corpus check": train_options,
     "phrases": phrase_options,
-    "report": _of_class("embedx.report.settings", "ReportSettings"),
-    "export": _of_class("embedx.vectors.export", "ExportSettings"),
+    "report": report_options,
+    "export": export_options,
 }
 
 

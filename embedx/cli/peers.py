@@ -26,6 +26,10 @@ OF_LOSS: dict[str, dict[str, Any]] = {
 }
 
 
+def _given(**settings: Any) -> dict[str, Any]:
+    return {name: value for name, value in settings.items() if value is not None}
+
+
 def word2vec(
     train: Annotated[str, typer.Option()],
     output: Annotated[Path, typer.Option()],
@@ -58,12 +62,12 @@ def word2vec(
         raise EmbedxError(f"-hs {hs} with -negative {negative}: give one of them, and 0 for the other")
     if read_vocab and min_count is not None:
         raise EmbedxError("-min-count with -read-vocab: the words of the file are taken as they are; leave -min-count out")
-    typed: dict[str, Any] = {"dim": size, "window": window, "sample": sample, "epochs": iter}
-    typed["architecture"] = "cbow" if cbow else "skipgram"
-    typed |= {"vocab": read_vocab} if read_vocab else {"min_count": 5 if min_count is None else min_count}
-    typed |= {} if hs else {"negatives": negative}
-    typed |= {} if threads is None else {"threads": threads}
-    typed |= {} if alpha is None else {"optimizer": "sgd", "learning_rate": alpha}
+    few = None if read_vocab else 5 if min_count is None else min_count
+    typed = _given(
+        dim=size, window=window, sample=sample, epochs=iter, architecture="cbow" if cbow else "skipgram", vocab=read_vocab,
+        min_count=few, negatives=None if hs else negative, threads=threads, optimizer=None if alpha is None else "sgd",
+        learning_rate=alpha,
+    )  # fmt: skip
     from embedx.vectors import export
     from embedx.vectors.model import load_folder
 
@@ -105,7 +109,6 @@ def supervised(
     if loss not in LOSSES:
         raise EmbedxError(f"-loss {loss}: {choice(loss, LOSSES)}")
     objective = LOSSES[loss]
-    typed = {"hidden": dim, "epochs": epoch, "threads": thread, "seed": seed, "scaling": "l2"} | OF_LOSS.get(objective, {})
-    typed |= {"negatives": neg} if objective == "ns" else {}
-    typed = {name: value for name, value in typed.items() if value is not None}
-    training.classify(input, objective=objective, output=output, overwrite=overwrite, typed=typed)
+    negatives = neg if objective == "ns" else None
+    typed = _given(hidden=dim, epochs=epoch, threads=thread, seed=seed, scaling="l2", negatives=negatives)
+    training.classify(input, objective=objective, output=output, overwrite=overwrite, typed=typed | OF_LOSS.get(objective, {}))

@@ -15,7 +15,7 @@ from embedx.comparison import runs
 from embedx.comparison.data import Data
 from embedx.comparison.labels import LabelledData, looks_labelled
 from embedx.comparison.ranking import Ranking, ranked
-from embedx.comparison.records import FAILED, FILE, Records, write_text
+from embedx.comparison.records import FILE, Records
 from embedx.comparison.settings import CompareSettings
 from embedx.comparison.tables import csv_text, page
 from embedx.comparison.text import Text
@@ -23,6 +23,7 @@ from embedx.comparison.tuning import tuned
 from embedx.errors import EmbedxError
 from embedx.labeled.digits import GENERATED
 from embedx.storage import locks
+from embedx.storage.atomic import write_text
 from embedx.storage.folder import installed_version
 from embedx.training.progress import Progress, Silent
 
@@ -68,22 +69,19 @@ class Comparison:
             options = tuned(data, self.names, settings, self.folder / WORK, records, progress) if settings.tune else {}
             jobs = [(seed, name) for seed in range(1, settings.seeds + 1) for name in self.names]
             left = [job for job in jobs if records.find(objective=job[1], seed=job[0]) is None]
-            recorded = f", {len(jobs) - len(left)} of them on record" if len(left) < len(jobs) else ""
             lasting = "" if settings.epochs else f", {len(left) * settings.budget / 60:.1f} minutes of training"
-            each_run = f"{len(self.names)} objectives × {settings.seeds} seeds, each {' '.join(settings.stopping)}"
-            progress.note(f"{each_run}{recorded}{lasting}")
+            progress.note(f"{len(left)} of {len(jobs)} runs are left, each {' '.join(settings.stopping)}{lasting}")
             progress.start("comparing", len(left), " runs")
             try:
                 for k, (seed, name) in enumerate(left, 1):
                     began = time.monotonic()
                     outcome = runs.measured(data, name, seed, settings, self.folder / WORK, options.get(name, {}))
-                    records.add(outcome, objective=name, seed=seed)
+                    record = records.add(outcome, objective=name, seed=seed)
                     self.write()
-                    shown = next((f"{kind}: {outcome[kind]}" for kind in FAILED if kind in outcome), "")
-                    if not shown:
-                        scores = ranked(records.runs[-1:], [name], data.measures, data.unit).first.standings
-                        shown = ", ".join(f"{measure} {each.score.value:.4f}" for measure, each in scores.items())
-                    progress.note(f"[{k}/{len(left)}] {name}, seed {seed}: {shown} ({time.monotonic() - began:.0f} s)")
+                    only = ranked([record], [name], data.measures, data.unit)
+                    scores = [f"{m} {each.score.value:.4f}" for line in only.lines for m, each in line.standings.items()]
+                    shown = "; ".join([f"{name}, seed {seed}: {', '.join(scores)}"] if scores else only.troubles)
+                    progress.note(f"[{k}/{len(left)}] {shown} ({time.monotonic() - began:.0f} s)")
                     progress.update(k)
             finally:
                 progress.finish()

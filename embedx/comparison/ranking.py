@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from embedx.comparison.records import Run
+from embedx.comparison.records import FAILED, Run
 from embedx.evaluation import statistics
 from embedx.evaluation.statistics import Score, Standing
 
@@ -65,8 +65,7 @@ def ranked(runs: Sequence[Run], names: Sequence[str], measures: Sequence[str], u
     in_order = [*found[by], *(name for name in finished if name not in found[by])] if by else []
     lines = [line_of(name, finished[name], {m: of[name] for m, of in found.items() if name in of}) for name in in_order]
     curves = {name: [run["result"]["curve"] for run in finished[name]] for name in in_order}
-    unigrams = [run["result"]["unigram"] for of in finished.values() for run in of if "unigram" in run["result"]]
-    unigram = unigrams[0] if unigrams else None
+    unigram = next((run["result"]["unigram"] for of in finished.values() for run in of if "unigram" in run["result"]), None)
     ranking = Ranking(by, lines, list(found), unit, unigram, curves, troubles(runs, names), [])
     if by:
         ranking.advice.extend(advice(ranking))
@@ -102,7 +101,7 @@ def troubles(runs: Sequence[Run], names: Sequence[str]) -> list[str]:
     for name in names:
         for run in sorted((run for run in runs if run["objective"] == name), key=lambda run: run["seed"]):
             of = f"{name}, seed {run['seed']}"
-            found += [f"{of}: {kind}: {run[kind]}" for kind in ("diverged", "failed") if kind in run]
+            found += [f"{of}: {kind}: {run[kind]}" for kind in FAILED if kind in run]
             if "lowered" in run.get("result", {}):
                 found.append(f"{of}: diverged, and continued at the learning rate {run['result']['lowered']:.3g}")
     return found
@@ -116,7 +115,7 @@ def advice(ranking: Ranking) -> list[str]:
     by, lines = str(ranking.by), ranking.lines
     own = [line for line in lines if by in line.standings]
     leaders = [line for line in own if line.standings[by].rank == 1]
-    sentences = [of_leaders(by, own, leaders), *of_pace(ranking, own, leaders), *of_second(ranking, leaders)]
+    sentences = [of_leaders(by, own, leaders), *of_pace(ranking, own, leaders), *of_second(ranking)]
     if ranking.unigram is not None and by == "log_likelihood":
         for line in own:
             if value_of(line, by) <= ranking.unigram:
@@ -134,47 +133,38 @@ def of_leaders(by: str, own: Sequence[Line], leaders: Sequence[Line]) -> str:
     first, value = own[0].objective, spoken(value_of(own[0], by))
     if len(own) == 1:
         return f"Only {first} finished: {NAMES[by]} {value}."
-    if len(leaders) == 1:
-        behind = own[1].standings[by].behind
-        lead = f", {spoken(-behind.value)} ± {spoken(behind.error)} above {own[1].objective}, the next" if behind else ""
-        return f"{first} is best in {NAMES[by]}, {value}{lead}."
-    errors = [each.error for line in leaders[1:] if (each := line.standings[by].behind) and math.isfinite(each.error)]
-    widest = f" (standard errors of up to {spoken(max(errors))})" if errors else ""
-    return (
-        f"{listed(leaders)} share the first rank in {NAMES[by]} ({first} has {value}): no difference to {first} is "
-        f"significant{widest}."
-    )
+    if len(leaders) > 1:
+        return (
+            f"{listed(leaders)} share the first rank in {NAMES[by]} ({first} has {value}): no difference to {first} is "
+            "significant."
+        )
+    behind = own[1].standings[by].behind
+    lead = f", {spoken(-behind.value)} ± {spoken(behind.error)} above {own[1].objective}, the next" if behind else ""
+    return f"{first} is best in {NAMES[by]}, {value}{lead}."
 
 
-def of_second(ranking: Ranking, leaders: Sequence[Line]) -> list[str]:
+def of_second(ranking: Ranking) -> list[str]:
     """The best in the second measure."""
     measure = SECOND[ranking.unit]
     own = [line for line in ranking.lines if measure in line.standings]
     if measure == ranking.by or len(own) < 2:
         return []
     best = sorted((line for line in own if line.standings[measure].rank == 1), key=lambda line: -value_of(line, measure))
-    value, name = spoken(value_of(best[0], measure)), NAMES[measure]
-    if len(best) == len(own):
-        return [f"In {name} there is no order between them (the highest is {value}, of {best[0].objective})."]
-    theirs = spoken(value_of(leaders[0], measure)) if leaders[0] in own else "none"
-    beside = "" if leaders[0] in best else f"; {leaders[0].objective} has {theirs}"
-    return [f"In {name} {listed(best)} {'is' if len(best) == 1 else 'are'} best ({value}){beside}."]
+    are = "is" if len(best) == 1 else "are"
+    return [f"In {NAMES[measure]} {listed(best)} {are} best ({spoken(value_of(best[0], measure))})."]
 
 
 def of_pace(ranking: Ranking, own: Sequence[Line], leaders: Sequence[Line]) -> list[str]:
-    """The fastest of the best, or what a faster objective would cost."""
-    by, unit = str(ranking.by), ranking.unit
-    fastest, slowest = (choose(leaders, key=lambda line: line.pace) for choose in (max, min))
+    """The fastest of the best, and what a faster objective would cost."""
+    fastest, quick = (max(lines, key=lambda line: line.pace) for lines in (leaders, own))
     sentences = []
     if len(leaders) > 1:
-        times = fastest.pace / max(slowest.pace, 1e-9)
-        beside = f", {times:.1f} times as many as {slowest.objective}" if times >= FASTER else ""
-        sentences.append(f"Of these {fastest.objective} is the fastest, with {fastest.pace:,.0f} {unit} per second{beside}.")
-    quick = max(own, key=lambda line: line.pace)
-    if quick not in leaders and quick.pace >= FASTER * fastest.pace and (behind := quick.standings[by].behind) is not None:
+        sentences.append(f"Of these {fastest.objective} is the fastest, with {fastest.pace:,.0f} {ranking.unit} per second.")
+    behind = quick.standings[str(ranking.by)].behind
+    if behind is not None and quick not in leaders and quick.pace >= FASTER * fastest.pace:
         sentences.append(
-            f"{quick.objective} goes through {quick.pace / max(fastest.pace, 1e-9):.1f} times as many {unit} per second as "
-            f"{fastest.objective}, and is {spoken(-behind.value)} below {own[0].objective}."
+            f"{quick.objective} goes through {quick.pace / max(fastest.pace, 1e-9):.1f} times as many {ranking.unit} per "
+            f"second as {fastest.objective}, and is {spoken(-behind.value)} below {own[0].objective}."
         )
     return sentences
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from embedx.errors import EmbedxError
-from embedx.storage import atomic
+from embedx.storage.atomic import write_text
 
 FILE = "runs.jsonl"
 FAILED = ("diverged", "failed")
@@ -79,11 +79,3 @@ class Records:
         """Write the whole file."""
         lines = [{"comparison": self.identity}, *self.records]
         write_text(self.file, "".join(json.dumps(line) + "\n" for line in lines))
-
-
-def write_text(file: Path, text: str) -> None:
-    """Replace a file at once. Raises `EmbedxError` if it cannot be written."""
-    try:
-        atomic.write_text(file, text)
-    except OSError as error:
-        raise EmbedxError(f"{file}: {error.strerror}; free some space, then continue with --resume") from error

@@ -101,7 +101,7 @@ class Text(Data):
             "analogies": of_questions(answers),
         }
         known = {name: score for name, score in found.items() if score is not None}
-        return known, {"unigram": likelihood.unigram, "calibrated": likelihood.calibrated}
+        return known, {"unigram": likelihood.unigram}
 
     def curve(self, facts: Mapping[str, Any]) -> list[list[float]]:
         return learning_curves.heldout_points(facts)

@@ -13,7 +13,7 @@
   };
   const dots = make("path", {class: "dots"}), lines = make("g"), labels = make("g");
   plane.append(dots, lines, labels);
-  const x = data.x, y = data.y.map(each => data.units - each);
+  const x = data.x, y = data.y.map(each => 1 - each);
   const xStart = Math.min(...x), xSize = Math.max(...x) - xStart || 1;
   const yStart = Math.min(...y), ySize = Math.max(...y) - yStart || 1;
   dots.setAttribute("d", x.map((each, i) => `M${each} ${y[i]}h0`).join(""));
@@ -90,7 +90,7 @@
     own(i).forEach((other, place) => {
       const line = make("li"), word = other < n ? make("button", {type: "button"}, words[other]) : make("i", {}, words[other]);
       if (other < n) word.addEventListener("click", () => choose(other, true));
-      line.append(word, make("span", {}, (data.cosines[i * k + place] / data.cosine_units).toFixed(3)));
+      line.append(word, make("span", {}, data.cosines[i * k + place].toFixed(3)));
       list.append(line);
     });
     panel.replaceChildren(make("h3", {}, words[i]), make("p", {class: "faint"}, told.join(", ")), list);

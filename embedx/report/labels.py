@@ -1,18 +1,18 @@
 """The page of a classifier: its predictions for test data."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from embedx.classification.classifier import Classifier
-from embedx.evaluation import answers, learning_curves
-from embedx.evaluation.answers import THIRDS, UNSEEN, FrequencyBin, Reliability, bin_of_labels
+from embedx.evaluation import answers
+from embedx.evaluation.answers import FrequencyBin, Reliability
 from embedx.evaluation.labels import hits, likelihood_warning
-from embedx.evaluation.learning_curves import Points
-from embedx.labeled.data import Labeled
+from embedx.evaluation.learning_curves import validation_points
+from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.read import read
 from embedx.pages.curves import BOTTOM, LEFT, RIGHT, TOP, frame
 from embedx.report.settings import ReportSettings
@@ -32,24 +32,27 @@ def findings(
     classifier: Classifier, source: str | None, test_labels: str | None, settings: ReportSettings, progress: Progress
 ) -> dict[str, Any]:
     """What the page of a classifier shows, for its template: the predictions for test data or, without these, the labels."""
+    measures = {"p@1": "P@1", "p@5": "P@5", "log_likelihood": "log-likelihood"}
+    curves = {f"validation {measures[name]}": validation_points(classifier.facts, name) for name in ("p@1", "log_likelihood")}
+    figures = {"labels": f"{classifier.n_labels:,}"}
     if source is None:
-        return {"source": None, "key_figures_of_test": {}, **in_training(classifier)}
+        return {"source": None, "curve_of": curves, "key_figures": figures, **in_training(classifier)}
     data = read(source, test_labels, progress=progress, like=classifier.known)
     metrics = classifier.evaluate(data, progress=progress)
     labels, kept = classifier.tested_labels(data.labels)
-    data = data.rows(kept) if len(kept) < len(data) else data
+    data = data.rows(kept)
     best = list(classifier.top_k(data.features, PREDICTIONS, progress))
     n_predictions = min(PREDICTIONS, classifier.n_labels)
     top = np.concatenate([ids for ids, _ in best]) if best else np.zeros((0, n_predictions), np.int32)
     probability = np.concatenate([values for _, values in best]) if best else np.zeros((0, n_predictions), np.float32)
     is_right = hits(top, labels)
     labelled = np.flatnonzero(labels.n_of_row)
-    width = max(classifier.n_labels, int(labels.ids.max(initial=-1)) + 1)
-    names = [classifier.name(k) for k in range(classifier.n_labels)]
-    names += [f"unknown label {k}" for k in range(len(names), width)]
     drawn = np.random.default_rng(settings.seed).permutation(len(data))[: settings.examples]
     wrong = labelled[~is_right[labelled, 0]]
     surest = wrong[np.argsort(-probability[wrong, 0], kind="stable")][:MISTAKES]
+
+    def name(k: int) -> str:
+        return classifier.name(k) if k < classifier.n_labels else f"unknown label {k}"
 
     def example_rows(rows: np.ndarray) -> list[list[str]] | None:
         """A table of rows with their labels and predictions and, where features are words, those of the largest values."""
@@ -57,22 +60,21 @@ def findings(
         found = [["row", "labels", "best predictions", *(["words"] if has_words else [])]]
         for row in rows.tolist():
             best = list(zip(top[row].tolist(), probability[row], is_right[row], strict=True))[:SHOWN_PREDICTIONS]
-            shown = ", ".join(f"{names[k]} {p:.3f}{' ✓' if right else ''}" for k, p, right in best)
+            shown = ", ".join(f"{name(k)} {p:.3f}{' ✓' if right else ''}" for k, p, right in best)
             words = [" ".join(heaviest(data, row))] if has_words else []
-            found.append([f"{kept[row]:,}", ", ".join(names[k] for k in labels[row]) or DASH, shown, *words])
+            found.append([f"{kept[row]:,}", ", ".join(map(name, labels[row])) or DASH, shown, *words])
         return found if len(rows) else None
 
     confused = answers.confusions(top, labels)
     reliability = answers.reliability(probability[labelled, 0].astype(np.float64), is_right[labelled, 0])
     rows = [["label", "wrong prediction", "rows"]]
-    rows += [[names[each.label], names[each.answer], f"{each.rows:,}"] for each in confused[:MAX_ROWS]]
-    figures = {"p@1": "P@1", "p@5": "P@5", "log_likelihood": "log-likelihood"}
+    rows += [[name(each.label), name(each.answer), f"{each.rows:,}"] for each in confused[:MAX_ROWS]]
+    figures["test rows"] = f"{len(data):,}"
+    figures |= {title: f"{metrics[name]:.4f}" for name, title in measures.items() if name in metrics}
     return {
+        "curve_of": curves,
+        "key_figures": figures,
         "source": Path(source).name,
-        "key_figures_of_test": {
-            "test rows": f"{len(data):,}",
-            **{title: f"{metrics[name]:.4f}" for name, title in figures.items() if name in metrics},
-        },
         "metrics": [["metric", "value"], *([name.replace("_", " "), number(value)] for name, value in metrics.items())],
         "warning": likelihood_warning(metrics, classifier.n_labels),
         "chart_of_reliability": reliability_chart(reliability, about_reliability(classifier, reliability)),
@@ -81,12 +83,6 @@ def findings(
         "mistakes": example_rows(surest),
         "examples": example_rows(np.sort(drawn)),
     }
-
-
-def curves(facts: Mapping[str, Any]) -> dict[str, Points]:
-    """The curves that the page of a classifier shows."""
-    measures = {"P@1": "p@1", "log-likelihood": "log_likelihood"}
-    return {f"validation {name}": learning_curves.validation_points(facts, each) for name, each in measures.items()}
 
 
 def heaviest(data: Labeled, row: int) -> list[str]:
@@ -104,22 +100,12 @@ def percent(value: float) -> str:
     return f"{100 * value:.1f} %" if math.isfinite(value) else DASH
 
 
-def span(low: int, high: int) -> str:
-    """`3 to 12`, or one number where both are the same."""
-    return f"{low:,} to {high:,}" if low < high else f"{high:,}"
-
-
 def in_training(classifier: Classifier) -> dict[str, list[list[str]]]:
     """How often labels occur in training: by frequency, and the most frequent ones."""
-    of_label = bin_of_labels(classifier.counts)[:-1]
-    bins = [["labels", "how many", "training rows of a label", "of all occurrences"]]
-    for k, name in enumerate((*THIRDS, UNSEEN)):
-        if len(own := classifier.counts[of_label == k]):
-            share = float(own.sum() / max(classifier.counts.sum(), 1))
-            bins.append([name, f"{len(own):,}", span(int(own.min()), int(own.max())), percent(share)])
+    bins = answers.by_frequency(np.zeros((0, 1), np.int32), Labels.of_rows([]), classifier.counts)
     first = np.argsort(-classifier.counts, kind="stable")[:MAX_ROWS].tolist()
     frequent = [["label", "training rows"], *([classifier.name(k), f"{classifier.counts[k]:,}"] for k in first)]
-    return {"bins": bins, "frequent": frequent}
+    return {"bins": [row[:3] for row in frequency_rows(bins)], "frequent": frequent}
 
 
 def frequency_rows(bins: Sequence[FrequencyBin]) -> list[list[str]]:
@@ -128,7 +114,7 @@ def frequency_rows(bins: Sequence[FrequencyBin]) -> list[list[str]]:
     head = ["labels", "how many", "training rows of a label", "in test rows", *(f"recall at {k}" for k in ks)]
     rows = [[*head, "top predictions", "precision"]]
     for each in bins:
-        counted = [f"{each.labels:,}", span(each.min_rows, each.max_rows), f"{each.occurrences:,}"]
+        counted = [f"{each.labels:,}", f"{each.min_rows:,} to {each.max_rows:,}", f"{each.occurrences:,}"]
         recall = [percent(each.recall[k]) for k in ks]
         rows.append([each.name, *counted, *recall, f"{each.predicted:,}", percent(each.precision)])
     return rows

@@ -25,7 +25,7 @@ def project(vectors: np.ndarray, name: str, seed: int) -> np.ndarray:
     """
     length = np.linalg.norm(vectors, axis=1, keepdims=True)
     unit = np.divide(vectors, length, out=np.zeros_like(vectors, dtype=np.float32), where=length > 0)
-    if len(unit) < 5:  # too few to have neighbourhoods
+    if len(np.unique(unit, axis=0)) < 5:  # too few directions to have neighbourhoods
         name = "pca"
     places = by_tsne(unit, seed) if name == "tsne" else by_pca(unit)
     low, high = places.min(axis=0), places.max(axis=0)
@@ -34,21 +34,17 @@ def project(vectors: np.ndarray, name: str, seed: int) -> np.ndarray:
 
 
 def by_pca(vectors: np.ndarray) -> np.ndarray:
-    """The coordinates along the two directions of the largest variance, each with its largest weight positive."""
+    """The coordinates along the two directions of the largest variance."""
     centred = vectors.astype(np.float64) - vectors.mean(axis=0, dtype=np.float64)
     _, axes = np.linalg.eigh(centred.T @ centred)
-    axes = axes[:, ::-1][:, :2]
-    axes = axes * np.sign(axes[np.abs(axes).argmax(axis=0), np.arange(axes.shape[1])])
-    places = centred @ axes
+    places = centred @ axes[:, :-3:-1]
     return np.column_stack([places, np.zeros((len(places), 2 - places.shape[1]))])
 
 
 def by_tsne(vectors: np.ndarray, seed: int) -> np.ndarray:
-    """t-SNE (van der Maaten & Hinton 2008) by scikit-learn, from principal components on."""
+    """t-SNE (van der Maaten & Hinton 2008) by scikit-learn, which begins at the principal components."""
     from sklearn.manifold import TSNE
 
     perplexity = min(PERPLEXITY, (len(vectors) - 1) / 3)
-    first = by_pca(vectors)
-    first = first / (first[:, 0].std() or 1.0) * 1e-4  # as small as scikit-learn's own start
-    model = TSNE(2, perplexity=perplexity, init=first.astype(np.float32), random_state=seed % 2**32)
+    model = TSNE(2, perplexity=perplexity, init="pca", random_state=seed % 2**32)
     return np.asarray(model.fit_transform(vectors), dtype=np.float64)

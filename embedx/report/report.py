@@ -7,18 +7,22 @@ from typing import Any
 from embedx.classification import classifier as classification
 from embedx.errors import EmbedxError
 from embedx.evaluation import learning_curves
-from embedx.evaluation.learning_curves import Points
 from embedx.pages import curves as drawing
 from embedx.pages.document import render
 from embedx.report import labels, words
 from embedx.report.settings import OF_LABELS, OF_WORDS, ReportSettings
 from embedx.settings import as_typed, option_name
-from embedx.storage import atomic
+from embedx.storage.atomic import write_text
 from embedx.storage.folder import present, task_of
 from embedx.training.progress import Progress, Silent
 from embedx.vectors import model as vectors
 
 SUFFIX = ".report.html"
+FIGURES = {  # facts at the top of a page
+    "objective": "objective", "examples": "training rows", "corpus_tokens": "tokens of text", "epochs": "epochs",
+    "seconds": "seconds of training", "words_per_second": "words/s", "examples_per_second": "examples/s",
+    "final_loss": "loss at the end", "baseline_loss": "loss by frequencies alone",
+}  # fmt: skip
 SHOWN_ALONE = ("history", "heldout", "reader")  # facts that are not single values, or shown elsewhere
 
 
@@ -61,31 +65,29 @@ def report(
     check_place(out, overwrite)
     loaded: Any = classification.load(folder) if is_classifier else vectors.load_folder(folder)
     if is_classifier:
-        findings, template, title = labels.findings(loaded, test, test_labels, settings, progress), "labels.html", "Classifier"
+        found, template, title = labels.findings(loaded, test, test_labels, settings, progress), "labels.html", "Classifier"
     else:
-        findings = words.findings(loaded, folder, settings, pairs or [], analogies, progress)
+        found = words.findings(loaded, folder, settings, pairs or [], analogies, progress)
         template, title = "words.html", "Word vectors"
-    curve_of = labels.curves(loaded.facts) if is_classifier else words.curves(loaded.facts)
-    common = {**about_model(loaded, curve_of), "key_figures": key_figures(loaded, is_classifier, findings)}
-    write(out, render(template, f"{title} {name_of(model)}", **common, **findings))
+    write_text(out, render(template, f"{title} {name_of(model)}", **found, **about_model(loaded, found)))
     return out
 
 
-def about_model(model: Any, curve_of: Mapping[str, Points]) -> dict[str, Any]:
-    """Settings, facts and learning curves, for the template.
+def about_model(model: Any, found: Mapping[str, Any]) -> dict[str, Any]:
+    """Figures of the run, settings, facts and learning curves, for the template.
 
-    curve_of  scores recorded in the model, by name
+    found  by the task; its `curve_of` has the scores recorded in the model, by name
     """
     facts = model.facts
     falls = f"loss, {facts['loss_unit']}" if facts.get("loss_unit") else "loss"
-    drawn = [(name, points) for name, points in {**curve_of, falls: learning_curves.loss_points(facts)}.items()]
     charts = [
         drawing.chart({name: [points]}, against, name, f"plot{k}-{against}", name == falls)
-        for k, (name, points) in enumerate(drawn)
+        for k, (name, points) in enumerate({**found["curve_of"], falls: learning_curves.loss_points(facts)}.items())
         if len(points) > 1
         for against in (drawing.EPOCHS, drawing.SECONDS)
     ]
     return {
+        "figures_of_run": shown({title: facts.get(name) for name, title in FIGURES.items()}),
         "charts": charts,
         "settings": rows_of("setting", {name.replace("_", "-"): value for name, value in model.settings.items()}),
         "facts": rows_of("fact", {name.replace("_", " "): value for name, value in facts.items() if name not in SHOWN_ALONE}),
@@ -93,35 +95,14 @@ def about_model(model: Any, curve_of: Mapping[str, Points]) -> dict[str, Any]:
 
 
 def rows_of(head: str, values: Mapping[str, Any]) -> list[list[str]]:
-    """A table of names and values, large numbers with separators."""
-    rows = [[head, "value"]]
-    for name, value in values.items():
-        if value is not None:
-            is_count = isinstance(value, int) and not isinstance(value, bool)
-            rows.append([name, f"{value:,}" if is_count else as_typed(value)])
-    return rows
+    """A table of names and values."""
+    return [[head, "value"], *map(list, shown(values).items())]
 
 
-def key_figures(model: Any, is_classifier: bool, findings: Mapping[str, Any]) -> dict[str, str]:
-    """The numbers at the top of a page, as far as the folder has them."""
-    facts = model.facts
-    if is_classifier:
-        found = {"objective": model.objective.name, "labels": model.n_labels, "training rows": facts.get("examples")}
-        found |= findings["key_figures_of_test"]
-    else:
-        found = {"objective": facts.get("objective"), "words": len(model), "dimension": model.vectors.shape[1]}
-        found["tokens of text"] = facts.get("corpus_tokens")
-    unit = "examples" if is_classifier else "words"
-    for title, fact, shape in (
-        ("epochs", "epochs", "{:g}"),
-        ("training", "seconds", "{:,.1f} s"),
-        (f"{unit}/s", f"{unit}_per_second", "{:,}"),
-        (", ".join(filter(None, ["loss at the end", facts.get("loss_unit")])), "final_loss", "{:.4f}"),
-        ("loss by frequencies alone", "baseline_loss", "{:.4f}"),
-    ):
-        found[title] = None if facts.get(fact) is None else shape.format(facts[fact])
-    shown = {title: f"{value:,}" if isinstance(value, int) else value for title, value in found.items()}
-    return {title: value for title, value in shown.items() if value}
+def shown(values: Mapping[str, Any]) -> dict[str, str]:
+    """The values that are known, large numbers with separators."""
+    known = {name: value for name, value in values.items() if value is not None}
+    return {name: f"{value:,}" if type(value) is int else as_typed(value) for name, value in known.items()}
 
 
 def check_place(out: Path, overwrite: bool) -> None:
@@ -132,14 +113,6 @@ def check_place(out: Path, overwrite: bool) -> None:
         raise EmbedxError(f"{out}: exists already; add --overwrite, or choose another --output")
     if not out.resolve().parent.is_dir():
         raise EmbedxError(f"{out}: its folder does not exist; make it, or choose another --output")
-
-
-def write(out: Path, text: str) -> None:
-    """Put a file in its place at once. Raises `EmbedxError` if that cannot be done, with what was there as it was."""
-    try:
-        atomic.write_text(out.resolve(), text)  # where links lead to
-    except OSError as error:
-        raise EmbedxError(f"{out}: cannot be written: {error.strerror or error}; choose another --output") from error
 
 
 def name_of(model: str | Path) -> str:

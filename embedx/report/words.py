@@ -10,7 +10,6 @@ import numpy as np
 from embedx.errors import EmbedxError
 from embedx.evaluation import learning_curves
 from embedx.evaluation import words as evaluation
-from embedx.evaluation.learning_curves import Points
 from embedx.evaluation.word_report import Report
 from embedx.evaluation.word_sets import WordTests
 from embedx.report import projection
@@ -18,8 +17,6 @@ from embedx.report.settings import ReportSettings
 from embedx.training.progress import Progress
 from embedx.vectors.model import WordVectors
 
-MAP_UNITS = 10_000  # of a coordinate: finer than any screen
-COSINE_UNITS = 1000
 MIN_ON_MAP = 3  # words
 
 Neighbours = Mapping[str, Sequence[tuple[str, float]]]  # of words: their nearest words with cosines
@@ -62,32 +59,25 @@ def findings(
     on_map = on_map if len(on_map) >= MIN_ON_MAP else []
     words = list(dict.fromkeys([*settings.chosen_words, *drawn, *on_map]))
     near = dict(zip(words, vectors.most_similar_batch(words, settings.nearest), strict=True))
-    shown: dict[str, Any] = {"map": None, "map_about": ""}
+    shown: dict[str, Any] = {"map": None}
     if on_map:
         progress.note(f"map of {len(on_map):,} words by {projection.NAMES[name]}")
         places = projection.project(np.array(vectors.vectors[: len(on_map)]), name, settings.seed)
-        shown["map"] = map_data(vectors, on_map, near, places)
-        shown["map_about"] = (
-            f"The {len(on_map):,} most frequent words, in the plane by {projection.NAMES[name]} of the directions of their "
-            "vectors. Distances in the plane are approximate: those listed beside the map are true cosines."
-        )
+        shown |= {"map": map_data(vectors, on_map, near, places), "projection": projection.NAMES[name]}
     listed = {"Nearest words": settings.chosen_words, "Nearest words of random words": drawn}
     shown["neighbours"] = {title: neighbour_rows(vectors, some, near) for title, some in listed.items() if some}
     scores, why = scores_of(model, pairs, analogies, progress)
     held = vectors.facts.get("heldout") or {}
     held_rows = [["held-out text", "value"], *([fact.replace("_", " "), number(value)] for fact, value in held.items())]
     return shown | {
+        "key_figures": {"words": f"{len(vectors):,}", "dimension": vectors.vectors.shape[1]},
+        "curve_of": {"held-out log-likelihood": learning_curves.heldout_points(vectors.facts)},
         "scores": scores.rows() if scores else None,
         "no_scores": why,
         "warnings": [warning.partition(": ")[2] or warning for warning in scores.warnings] if scores else [],
         "sections": sections_of(scores) if scores else {},
         "heldout": held_rows if held.get("log_likelihood") is not None else None,
     }
-
-
-def curves(facts: Mapping[str, Any]) -> dict[str, Points]:
-    """The curves that the page of word vectors shows."""
-    return {"held-out log-likelihood": learning_curves.heldout_points(facts)}
 
 
 def sections_of(scores: Report) -> dict[str, list[list[str]]]:
@@ -128,16 +118,14 @@ def map_data(vectors: WordVectors, on_map: Sequence[str], near: Neighbours, plac
     found = [each for word in on_map for each in near[word]]
     words = list(dict.fromkeys([*on_map, *(word for word, _ in found)]))
     place = {word: k for k, word in enumerate(words)}
-    x, y = np.rint(MAP_UNITS * places).astype(int).T.tolist()
+    x, y = places.round(4).T.tolist()
     return {
         "words": words,
         "n": len(on_map),
         "k": len(found) // len(on_map),
-        "units": MAP_UNITS,
-        "cosine_units": COSINE_UNITS,
         "counts": [] if vectors.counts is None else vectors.counts[: len(on_map)].tolist(),
         "x": x,
         "y": y,
         "neighbours": [place[word] for word, _ in found],
-        "cosines": [round(COSINE_UNITS * cosine) for _, cosine in found],
+        "cosines": [round(cosine, 3) for _, cosine in found],
     }

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
+from embedx.errors import EmbedxError
+
 
 @contextlib.contextmanager
 def replacing(file: Path, partial: Path | None = None) -> Iterator[IO[bytes]]:
@@ -30,9 +32,12 @@ def replacing(file: Path, partial: Path | None = None) -> Iterator[IO[bytes]]:
 
 
 def write_text(file: Path, text: str) -> None:
-    """Replace a file by one of this text, in UTF-8. Raises OSError if that cannot be done."""
-    with replacing(file) as out:
-        out.write(text.encode())
+    """Replace a file, or that to which it links, by one of this text, in UTF-8. Raises `EmbedxError` if that cannot be done."""
+    try:
+        with replacing(file.resolve()) as out:
+            out.write(text.encode())
+    except OSError as error:
+        raise EmbedxError(f"{file}: cannot be written: {error.strerror or error}; free some space, or name another") from error
 
 
 def write_bytes(file: Path, pieces: Iterable[bytes | memoryview]) -> None:
