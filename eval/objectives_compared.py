@@ -474,10 +474,17 @@ def published(records: Records) -> dict[str, Any]:
     return {"about": facts, "objectives": found}
 
 
+def markdown_table() -> str:
+    """The table of objectives for the README, and under it what was measured."""
+    lines = [objectives.TABLE_HEAD, tuple("---" for _ in objectives.TABLE_HEAD)]
+    lines += [(f"`{name}`", f"`{loss}`", *rest) for name, loss, *rest in objectives.table()]
+    return "\n".join([*(f"| {' | '.join(line)} |" for line in lines), "", objectives.measured_how()])
+
+
 def publish(records: Records) -> None:
     """Write the packaged scores, and the README's table anew."""
     written(objectives.MEASURED_FILE, json.dumps(published(records), indent=1) + "\n")
     marks = r"(<!-- table of objectives -->\n).*?(\n<!-- end of the table -->)"
-    text = re.sub(marks, lambda m: m[1] + objectives.markdown_table() + m[2], README.read_text("utf-8"), flags=re.DOTALL)
+    text = re.sub(marks, lambda m: m[1] + markdown_table() + m[2], README.read_text("utf-8"), flags=re.DOTALL)
     written(README, text)
     print(objectives.MEASURED_FILE, README, sep="\n")

@@ -9,7 +9,6 @@ So is one that no test reaches without the compiler, or within TEST_SECONDS, whi
 import argparse
 import ast
 import copy
-import math
 import os
 import random
 import resource
@@ -34,11 +33,13 @@ TESTS = {
     "embedx/text": "text_* streams fetch corpora corpus_check evaluation_heldout bounded_memory damaged_files",
 }
 TEST_SECONDS = 3  # a test that takes longer than this as plain Python is not used
+FILE_SECONDS = 200  # of processor time for the tests of one file
 MAX_SECONDS = 12  # of tests for one mutant, the quickest first
 # A mutant whose tests take so many seconds of processor time, and so many times as long as unchanged, hangs.
 START_SECONDS, SLOWER = 10, 3
 NO_EFFECT = ("prefetch", "_compile")  # functions with these in their names make others faster, and nothing else
-OPTIONS = ["-q", "-p", "no:cacheprovider", "-n", "0"]
+SWITCHES = ("PYTHONDONTWRITEBYTECODE", "NUMBA_DISABLE_JIT", "PYTEST_DISABLE_PLUGIN_AUTOLOAD")
+OPTIONS = ["-q", "-p", "no:cacheprovider", "-p", "xdist", "-n", "0", "-p", "timeout", "-p", "pytest_cov"]
 
 
 # ---- what is changed
@@ -155,15 +156,22 @@ def put(node: ast.AST, parent: ast.AST, field: str, index: int | None) -> None:
 # ---- which tests reach a line, and what they say of a mutant
 
 
-def run_tests(folder: Path, *arguments: str, seconds: float = math.inf) -> int:
-    """pytest's exit code, as plain Python in a folder that has a copy of the package; negative after so many seconds of CPU."""
-    environment = os.environ | {"PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1", "NUMBA_DISABLE_JIT": "1"}
+def run_tests(folder: Path, *arguments: str, seconds: float) -> int:
+    """pytest's exit code, as plain Python in a folder that has a copy of the package.
+
+    Negative after so many seconds of processor time, or three times as many of waiting. Only the plugins that are named in
+    OPTIONS are loaded: the others take most of the time of a start.
+    """
+    environment = os.environ | {"PYTHONPATH": str(folder), **dict.fromkeys(SWITCHES, "1")}
     command = [sys.executable, "-m", "pytest", *OPTIONS, *arguments]
-    limit = int(min(seconds, 1e6))
-    return subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (limit, limit)),
-    ).returncode  # fmt: skip
+    limit = int(seconds)
+    try:
+        return subprocess.run(
+            command, cwd=folder, env=environment, capture_output=True, timeout=3 * seconds,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (limit, limit)),
+        ).returncode  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return -1
 
 
 def pytest_runtest_logreport(report):
@@ -178,8 +186,9 @@ def measure(folder: Path, files: list[str]) -> tuple[dict[str, float], dict[tupl
     from coverage import CoverageData
 
     os.environ["MUTATION_SECONDS"] = str(folder / "seconds.txt")
-    coverage = ["--cov=embedx", "--cov-context=test", "--cov-report="]
-    run_tests(folder, "-p", "tests.mutation", f"--timeout={TEST_SECONDS}", *coverage, *files)
+    coverage = ["--cov=embedx", "--cov-context=test", "--cov-report=", "--cov-append"]
+    for file in files:  # each by itself, so that one that hangs does not take the others along
+        run_tests(folder, "-p", "tests.mutation", f"--timeout={TEST_SECONDS}", *coverage, file, seconds=FILE_SECONDS)
     del os.environ["MUTATION_SECONDS"]
     lines = (folder / "seconds.txt").read_text().splitlines()
     seconds = {test: float(number) for number, test in (line.split(" ", 1) for line in lines)}

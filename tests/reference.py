@@ -56,11 +56,6 @@ def ove_loss(z, y, weight):
     return sum(weight[k] * -np.log(sigmoid(z[y] - z[k])) for k in range(len(z)) if k != y)
 
 
-def grouped_loss(z, y, groups):
-    """Titsias 2016, eq. 6, negated: y against each group of other classes."""
-    return sum(-np.log(np.exp(z[y]) / (np.exp(z[y]) + np.sum(np.exp(z[group])))) for group in groups)
-
-
 def bouchard_loss(z, y, weight, alpha):
     """Titsias 2016, eq. 12, negated, each other class with its weight."""
     product = np.prod([(1 + np.exp(z[k] - alpha)) ** (1 if k == y else weight[k]) for k in range(len(z))])

@@ -198,17 +198,3 @@ def test_other_chunks_are_given_other_random_numbers(form):
     first, _ = RECORDERS[form].given(block_size=4, noise_key=7)
     second, _ = RECORDERS[form].given(block_size=4, noise_key=8)
     assert np.isin(second, first).mean() < 0.01
-
-
-@pytest.mark.parametrize("objective", ["ar-probit", "ar-logistic"])
-@pytest.mark.parametrize("settings", [{}, {"augment": "noise"}], ids=["sets", "pairs"])
-def test_random_numbers_reach_the_objectives_that_need_them(objective, settings):
-    objective = OBJECTIVES[objective](OBJECTIVES[objective].Settings(**settings))
-    tables = []
-    for noise_key in (7, 7, 8):
-        setup = Setup(objective, block_size=4, sampler="all")
-        setup.noise_key = stream_key(1, 0, noise_key)
-        setup.train(0, 60, lr=0.01)
-        tables.append(setup.tables.outputs.rows.tobytes())
-    assert tables[0] == tables[1]
-    assert tables[0] != tables[2]

@@ -181,7 +181,7 @@ def test_what_is_published_is_what_embedx_tells(records, tmp_path, monkeypatch):
     assert rows["ove"]["log-likelihood"] == "diverged"
     assert rows["hs"]["log-likelihood"] == "-"
     text = (tmp_path / "README.md").read_text()
-    assert text == f"before\n<!-- table of objectives -->\n{registry.markdown_table()}\n<!-- end of the table -->\nafter\n"
+    assert text == f"before\n<!-- table of objectives -->\n{compared.markdown_table()}\n<!-- end of the table -->\nafter\n"
     assert "2026-01-02" in text
     assert "the unigram model has -9.500" in text
 

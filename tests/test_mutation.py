@@ -93,7 +93,7 @@ def test_what_no_test_notices_survives_and_is_printed(tmp_path):
         (tmp_path / name).write_text(content)
     shutil.copy(mutation.__file__, tmp_path / "tests")
     code = (
-        "from pathlib import Path; from tests import mutation; mutation.ROOT = Path.cwd(); mutation.START_SECONDS = 4; "
+        "from pathlib import Path; from tests import mutation; mutation.ROOT = Path.cwd(); mutation.START_SECONDS = 1; "
         "mutation.TESTS = {'embedx/tiny': 'tiny'}; mutation.main()"
     )
     ran = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)

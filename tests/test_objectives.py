@@ -11,15 +11,6 @@ from scipy.optimize import approx_fprime, minimize
 
 from embedx.kernels.batch import Batch
 from embedx.objectives import OBJECTIVES
-from embedx.objectives.bouchard import Bouchard
-from embedx.objectives.contract import SampledSettings
-from embedx.objectives.hs import HierarchicalSoftmax
-from embedx.objectives.nce import NoiseContrastive
-from embedx.objectives.ns import NegativeSampling
-from embedx.objectives.ova import OneVsAll
-from embedx.objectives.ove import OneVsEach
-from embedx.objectives.sampled_softmax import SampledSoftmax, SampledSoftmaxSettings
-from embedx.objectives.softmax import Softmax
 from embedx.samplers import SAMPLERS
 
 N = 7  # candidates
@@ -306,16 +297,6 @@ def test_with_noise_in_the_loss_all_rows_are_the_expectation_under_uniform_noise
     assert loss == pytest.approx(exact, abs=1e-6)
 
 
-@pytest.mark.parametrize("complementary", [False, True])
-@pytest.mark.parametrize("q", [UNIFORM, UNIGRAM], ids=["uniform", "unigram"])
-def test_sampled_softmax_takes_the_loss_too_small_and_the_positive_too_likely(complementary, q):
-    """Jensen: the expected logarithm of the sum is below the logarithm of the expected sum; so for its reciprocal, above."""
-    objective = SampledSoftmax(SampledSoftmaxSettings(complementary=complementary))
-    (loss, slopes), (exact, wanted) = expected_and_exact(objective, q)
-    assert loss < exact - 0.01
-    assert slopes[2] > wanted[2] + 0.01
-
-
 def slopes_at_the_truth(objective, p, q, n_draws):
     """The expected coefficients of scores log p, positives from p and draws from q, summed over all that can be drawn."""
     slopes = np.zeros(len(p))
@@ -333,29 +314,9 @@ def slopes_at_the_truth(objective, p, q, n_draws):
 @pytest.mark.parametrize("n_draws", [1, 2, 3])
 @pytest.mark.parametrize("q", [UNIFORM, UNIGRAM], ids=["uniform", "unigram"])
 def test_sampled_softmax_is_consistent_with_any_number_of_draws_if_hits_are_kept(q, n_draws):
-    objective = SampledSoftmax(SampledSoftmaxSettings(keep_hits=True))
+    objective = make("sampled-softmax", keep_hits=True)
     p = np.random.default_rng(0).dirichlet(np.ones(K))
     np.testing.assert_allclose(slopes_at_the_truth(objective, p, q, n_draws), 0, atol=1e-12)
-
-
-@pytest.mark.parametrize("q", [UNIFORM, UNIGRAM], ids=["uniform", "unigram"])
-def test_without_hits_sampled_softmax_has_a_bias_that_more_draws_make_no_smaller(q):
-    objective = SampledSoftmax(SampledSoftmaxSettings(keep_hits=False))
-    p = np.random.default_rng(0).dirichlet(np.ones(K))
-    biases = [abs(slopes_at_the_truth(objective, p, q, n_draws)).max() for n_draws in (1, 2, 4)]
-    assert biases[0] < 1e-12  # a hit is the whole example
-    assert 1e-3 < biases[1] < biases[2]
-
-
-def test_distinct_draws_among_the_others_need_no_hits():
-    p = np.random.default_rng(0).dirichlet(np.ones(K))
-    removed, slopes = SampledSoftmax(SampledSoftmaxSettings()), np.zeros(K)
-    for y in range(K):
-        probability, sample_count, shown = outcomes(removed, np.eye(K)[y], None)
-        for share, drawn in zip(probability, sample_count, strict=True):
-            printed = np.where((np.eye(K)[y] > 0) | (drawn > 0), shown, 0)
-            slopes += p[y] * share * answer(removed, np.log(p), np.eye(K)[y], drawn, printed)[1][0]
-    np.testing.assert_allclose(slopes, 0, atol=1e-12)
 
 
 # ---- bounds
@@ -388,33 +349,6 @@ def test_bounds_are_never_below_the_exact_loss_and_tightest_at_the_optimal_state
             moved = best.copy()
             moved[:, column] += step
             assert (all_rows(objective, z, y, moved) >= losses - 1e-9).all()
-
-
-def test_one_vs_each_is_below_every_grouping_and_all_are_below_the_softmax():
-    """Titsias 2016, eq. 6: merging the others into groups tightens the bound, up to the exact loss with one group."""
-    rng = np.random.default_rng(7)
-    z, y = some_scores()
-    losses = all_rows(OneVsEach(SampledSettings()), z, y, np.zeros((20, 0)))
-    for e in range(20):
-        others = rng.permutation(np.delete(np.arange(K), y[e]))
-        cuts = np.sort(rng.choice(np.arange(1, K - 1), rng.integers(0, K - 2), replace=False))
-        grouped = reference.grouped_loss(z[e], y[e], np.split(others, cuts))
-        assert losses[e] >= grouped - 1e-12
-        assert grouped >= reference.softmax_loss(z[e], y[e]) - 1e-12
-
-
-def test_bouchard_at_the_positives_score_exceeds_one_vs_each_by_log_two():
-    z, y = some_scores()
-    levels = z[np.arange(20), y][:, None]
-    difference = all_rows(BOUCHARD, z, y, levels) - all_rows(OneVsEach(SampledSettings()), z, y, np.zeros((20, 0)))
-    np.testing.assert_allclose(difference, np.log(2))
-
-
-def test_one_vs_all_is_bouchards_bound_at_zero():
-    z, y = some_scores()
-    np.testing.assert_allclose(
-        all_rows(OneVsAll(OneVsAll.Settings()), z, y, np.zeros((20, 0))), all_rows(BOUCHARD, z, y, np.zeros((20, 1)))
-    )
 
 
 # ---- the optimum with free scores
@@ -463,38 +397,11 @@ def test_the_optimum_over_free_scores_is_the_distribution(name):
     np.testing.assert_allclose(np.exp(log_p), P, atol=2e-5)
 
 
-def test_nce_normalises_itself():
-    _, z = fitted(NCE, P, Q)
-    np.testing.assert_allclose(np.exp(z), P, atol=1e-5)
-
-
-def test_bouchard_exaggerates_so_that_two_classes_have_twice_their_log_odds():
-    """Titsias 2016, proposition 3."""
-    _, z = fitted(BOUCHARD, np.array([0.8, 0.2]), np.array([0.5, 0.5]))
-    assert z[0] - z[1] == pytest.approx(2 * np.log(0.8 / 0.2), abs=1e-4)
-
-
-def test_for_two_classes_one_vs_each_and_a_tree_are_logistic_regression():
-    z, y = some_scores(k=2)
-    np.testing.assert_allclose(all_rows(OneVsEach(SampledSettings()), z, y, np.zeros((20, 0))), exact_losses(z, y), rtol=1e-9)
-    tree = HierarchicalSoftmax(HierarchicalSoftmax.Settings())
-    tree.prepare(np.array([5, 3]))
-    paths = tree.paths()
-    assert list(paths.nodes) == [0, 0]
-    log_p = tree.log_probability(z[:, :1], np.zeros(2))
-    sign = np.where(paths.bits[y] > 0, 1, -1)
-    np.testing.assert_allclose(-log_p[np.arange(20), y], reference.softplus(-sign * z[:, 0]))
-
-
 # ---- each one's formula
 
 
-def ns(**settings):
-    return NegativeSampling(NegativeSampling.Settings(**settings))
-
-
-NCE = NoiseContrastive(SampledSettings())
-BOUCHARD = Bouchard(SampledSettings())
+def make(name, **settings):
+    return OBJECTIVES[name](OBJECTIVES[name].Settings(**settings))
 
 
 def one(objective, seed=3):
@@ -503,20 +410,46 @@ def one(objective, seed=3):
     return printed, int(printed.label.argmax())
 
 
-def test_ns_is_the_papers_formula():
-    printed, _ = one(ns())
-    loss, _, _ = answer(ns(), *printed, dtype=np.float32)
-    assert loss == pytest.approx(
-        reference.ns_loss(printed.z, printed.label, printed.sample_count, negatives=5, n_draws=5), rel=1e-6
-    )
+def softmax_loss(p, y, n_draws):
+    z, labels = p.z[p.weighed], p.label[p.weighed]
+    return sum(label * reference.softmax_loss(z, k) for k, label in enumerate(labels))
+
+
+def sampled_softmax_loss(p, y, n_draws):
+    return p.label[y] * reference.sampled_softmax_loss(p.z, y, p.sample_count, p.log_expected_count, complementary=False)
+
+
+FORMULAS = {  # of the candidates p, the positive's column y and the number of draws
+    ("softmax",): softmax_loss,
+    ("ns",): lambda p, y, n: reference.ns_loss(p.z, p.label, p.sample_count, negatives=5, n_draws=n),
+    ("nce",): lambda p, y, n: reference.nce_loss(p.z, p.label, p.sample_count, p.log_expected_count - np.log(n), 5, n),
+    ("ove",): lambda p, y, n: p.label[y] * reference.ove_loss(p.z, y, p.importance),
+    ("ova",): lambda p, y, n: reference.ova_loss(p.z, p.label, p.importance),
+    ("sampled-softmax",): sampled_softmax_loss,
+    ("sampled-softmax", "keep_hits"): sampled_softmax_loss,
+    ("sampled-softmax", "complementary"): lambda p, y, n: (
+        p.label[y] * reference.sampled_softmax_loss(p.z, y, p.sample_count, p.log_expected_count, complementary=True)
+    ),
+}
+
+
+@pytest.mark.parametrize("n_draws", [5, 40])
+@pytest.mark.parametrize("which", FORMULAS, ids="-".join)
+def test_the_loss_is_the_papers_formula_however_many_rows_are_drawn(which, n_draws):
+    objective = make(which[0], **dict.fromkeys(which[1:], True))
+    printed, y = one(objective)
+    if which[0] == "sampled-softmax":
+        printed.sample_count[y] *= 2  # 0 unless hits are kept
+    loss, _, _ = answer(objective, *printed, n_draws=n_draws, n_classes=100)
+    assert loss == pytest.approx(FORMULAS[which](printed, y, n_draws), rel=1e-6)
 
 
 def test_ns_regularises_what_the_softmax_would_have_for_scores():
     """Bamler & Mandt 2020, eq. 6, with one negative and with several, and its gradient."""
     for negatives in (1, 5):
-        objective = ns(negatives=negatives, score_l2=0.03)
+        objective = make("ns", negatives=negatives, score_l2=0.03)
         assert objective.uses_log_expected_count
-        assert not ns().uses_log_expected_count
+        assert not make("ns").uses_log_expected_count
         printed, _ = one(objective)
         loss, slopes, _ = answer(objective, *printed)
         log_q = printed.log_expected_count - np.log(5)
@@ -528,73 +461,14 @@ def test_ns_regularises_what_the_softmax_would_have_for_scores():
         np.testing.assert_allclose(slopes[0], approx_fprime(printed.z, exact, 1e-6), atol=1e-4)
 
 
-def test_ns_noise_weighs_as_much_however_many_words_are_drawn():
-    few, many = ns(negatives=5).constants(40, 100), ns(negatives=10).constants(40, 100)
-    assert (few[0], many[0]) == (pytest.approx(5 / 40), pytest.approx(10 / 40))
-
-
 def test_ns_is_far_off_without_removing_the_noise():
-    _, z = fitted(ns(), P, Q)
+    _, z = fitted(make("ns"), P, Q)
     assert np.abs(np.exp(z) / np.exp(z).sum() - P).max() > 0.05
-
-
-@pytest.mark.parametrize("n_draws", [5, 40])
-def test_nce_is_the_papers_formula_however_many_words_are_drawn(n_draws):
-    printed, _ = one(NCE)
-    loss, _, _ = answer(NCE, *printed, n_draws=n_draws)
-    exact = reference.nce_loss(
-        printed.z,
-        printed.label,
-        printed.sample_count,
-        printed.log_expected_count - np.log(n_draws),
-        negatives=5,
-        n_draws=n_draws,
-    )
-    assert loss == pytest.approx(exact, rel=1e-6)
-
-
-def test_nce_with_all_rows_expects_the_noise_to_be_uniform():
-    z = np.linspace(-2, 2, K)
-    label = np.eye(K)[2]
-    loss, _, _ = answer(NCE, z, label, np.ones(K), np.zeros(K), n_draws=K, n_classes=K)
-    exact = reference.nce_loss(z, label, np.ones(K), np.log(UNIFORM), negatives=5, n_draws=K)
-    assert loss == pytest.approx(exact, rel=1e-6)
-
-
-def test_one_vs_each_is_the_papers_formula():
-    objective = OneVsEach(SampledSettings())
-    printed, y = one(objective)
-    loss, _, _ = answer(objective, *printed)
-    assert loss == pytest.approx(printed.label[y] * reference.ove_loss(printed.z, y, printed.importance))
-
-
-def test_one_vs_all_is_logistic_regression_for_each_class():
-    objective = OneVsAll(OneVsAll.Settings())
-    printed, _ = one(objective)
-    loss, _, _ = answer(objective, *printed)
-    assert loss == pytest.approx(reference.ova_loss(printed.z, printed.label, printed.importance))
-
-
-@pytest.mark.parametrize(("complementary", "keep_hits"), [(False, False), (True, False), (False, True)])
-def test_sampled_softmax_is_the_softmax_among_the_draws(complementary, keep_hits):
-    objective = SampledSoftmax(SampledSoftmaxSettings(complementary=complementary, keep_hits=keep_hits))
-    printed, y = one(objective)
-    loss, _, _ = answer(objective, *printed)
-    printed.sample_count[y] *= 2  # where hits are kept
-    loss, _, _ = answer(objective, *printed)
-    exact = reference.sampled_softmax_loss(printed.z, y, printed.sample_count, printed.log_expected_count, complementary)
-    assert loss == pytest.approx(printed.label[y] * exact)
 
 
 @pytest.mark.parametrize("complementary", [False, True])
 @pytest.mark.parametrize("keep_hits", [False, True])
 def test_sampled_softmax_of_all_rows_is_exact(complementary, keep_hits):
     z, y = some_scores()
-    objective = SampledSoftmax(SampledSoftmaxSettings(complementary=complementary, keep_hits=keep_hits))
+    objective = make("sampled-softmax", complementary=complementary, keep_hits=keep_hits)
     np.testing.assert_allclose(all_rows(objective, z, y, np.zeros((20, 0))), exact_losses(z, y))
-
-
-def test_softmax_is_the_papers_formula():
-    z, y = some_scores()
-    losses = all_rows(Softmax(Softmax.Settings()), z, y, np.zeros((20, 0)))
-    np.testing.assert_allclose(losses, [reference.softmax_loss(z[e], y[e]) for e in range(20)])

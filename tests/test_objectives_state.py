@@ -7,7 +7,7 @@ import reference_state
 from scipy import optimize, special
 
 from embedx.kernels.batch import new_batch
-from embedx.objectives import OBJECTIVES, utility
+from embedx.objectives import OBJECTIVES
 from embedx.objectives.contract import log_softmax
 
 K = 6
@@ -133,15 +133,6 @@ def test_sgd_on_the_double_sum_is_ramans():
     np.testing.assert_allclose(slopes, gradient, atol=1e-12)
 
 
-def test_plain_descent_may_leave_the_normaliser_far_below_a_score():
-    """What U-max was made to mend."""
-    z = np.array([0.0, 20, 0, 0, 0, 0])
-    _, wild, _ = run(make("sgd-double-sum"), z, 0, np.ones(K), state=1.0)
-    _, tame, _ = run(make("umax"), z, 0, np.ones(K), state=1.0)
-    assert wild.max() > 1e8
-    assert tame.max() <= np.e
-
-
 @pytest.mark.parametrize("relative", [False, True])
 @pytest.mark.parametrize("name", NORMALISERS)
 def test_bound_is_tight_at_the_optimal_state_and_below_elsewhere(name, relative):
@@ -154,16 +145,6 @@ def test_bound_is_tight_at_the_optimal_state_and_below_elsewhere(name, relative)
     np.testing.assert_allclose(slopes, np.exp(log_softmax(z)) - np.eye(K)[y], atol=1e-12)
     for shift in (-0.9, 0.5, 3.0):
         assert run(objective, z, y, np.ones(K), state=best + shift)[0] > exact + 0.05
-
-
-@pytest.mark.parametrize("name", ["ar", "sgd-double-sum"])
-@pytest.mark.parametrize("relative", [False, True])
-def test_ar_umax_and_double_sum_have_one_gradient_at_one_state(name, relative):
-    z, weights = scores(8), sampled_weights((0, 2))
-    settings = RELATIVE if relative else {key: {} for key in RELATIVE}
-    _, one, _ = run(make(name, **settings[name]), z, 1, weights, state=3.0)
-    _, other, _ = run(make("umax", **settings["umax"]), z, 1, weights, state=3.0)
-    np.testing.assert_allclose(one, other, atol=1e-12)
 
 
 @pytest.mark.parametrize("double_sum", ["raman", "proposed"])
@@ -224,16 +205,6 @@ def test_implicit_step_is_the_gradient_at_its_own_end(double_sum):
             assert state[0] == pytest.approx(u, rel=1e-5)
 
 
-@pytest.mark.parametrize("gap", [-50.0, 0.0, 20.0, 500.0, 1e4])
-@pytest.mark.parametrize("double_sum", ["raman", "proposed"])
-def test_implicit_steps_are_bounded_by_the_gap(double_sum, gap):
-    """Proposition 2: the step grows like the gap, where that of plain descent grows like its exponential."""
-    z = np.array([0.0, gap])
-    at = {"state": 1.0, "n_updates": 3, "lr": 1.0, "score_gain": 1.0}
-    _, step, _ = run(make("implicit", double_sum=double_sum), z, 0, np.full(2, 1e6), **at)
-    assert np.abs(step).max() <= abs(gap) + np.log(1e6) + 2
-
-
 def log_softmax_of_draws(z, y, weights):
     """log p_y with the normaliser as the draws estimate it."""
     weighed = np.flatnonzero((weights > 0) | (np.arange(len(z)) == y))
@@ -281,16 +252,6 @@ def test_the_default_of_implicit_is_named_as_ours_and_at_large_rates_is_a_comple
     assert implicit.settings.double_sum != "proposed"
 
 
-def test_implicit_with_the_papers_single_class_is_its_equation_14():
-    z, q, lr, before, weight = np.array([0.4, 1.9]), 2.5, 0.3, 1.1, 7.0
-    at = {"state": before, "n_updates": 1, "lr": lr, "score_gain": q}
-    _, step, (u,) = run(make("implicit", double_sum="proposed"), z, 0, np.full(2, weight), **at)
-    a = special.lambertw(np.exp(z[1] - z[0] - u + np.log(2 * lr * weight * q))).real
-    assert lr * q * step[1] == pytest.approx(a / 2)
-    assert lr * q * step[0] == pytest.approx(-a / 2)
-    assert 2 * lr * (1 - np.exp(-u)) + 2 * (u - before) - a / q == pytest.approx(0, abs=1e-12)
-
-
 def test_implicit_without_a_step_is_the_gradient():
     z, weights = scores(14), sampled_weights((0, 2))
     for double_sum in ("raman", "proposed"):
@@ -322,6 +283,8 @@ FREE_SCORES = {
     "implicit proposed": {"double_sum": "proposed"},
     "sgd-double-sum": {},
     "sgd-double-sum proposed": {"double_sum": "proposed"},
+    "ar-probit": {},
+    "ar-logistic": {},
 }
 LABELS = np.array([[0] * 6 + [1] * 3 + [2], [3] * 2 + [0] * 2 + [1] * 6])  # of two inputs, ten examples each
 SHARES = np.array([np.bincount(row, minlength=4) / 10 for row in LABELS])
@@ -355,27 +318,12 @@ def learned(objective, keys, first_rate=0.5, steps=15_000):
 
 @pytest.mark.parametrize("case", FREE_SCORES)
 def test_sampled_steps_reach_maximum_likelihood(case):
-    """Every example keeps its own state."""
+    """One state serves all positives of an input, as in skip-gram; where it is relative to one, each example has its own."""
     objective = make(case.split()[0], **FREE_SCORES[case])
+    keys = np.arange(20) // (1 if objective.is_relative else 10)
     first_rate = 0.5 if objective.stable else 0.1  # the baseline diverges at 0.5
-    np.testing.assert_allclose(learned(objective, np.arange(20), first_rate), SHARES, atol=0.04)
-
-
-@pytest.mark.parametrize("name", ["ar", "umax", "implicit", "sgd-double-sum"])
-def test_one_state_serves_all_positives_of_an_input(name):
-    """As in a skip-gram: log Z is one for all of them."""
-    objective = make(name)
-    first_rate = 0.5 if objective.stable else 0.1
-    np.testing.assert_allclose(learned(objective, np.arange(20) // 10, first_rate), SHARES, atol=0.04)
-
-
-@pytest.mark.parametrize("name", ["ar-probit", "ar-logistic"])
-def test_a_law_for_all_positives_of_an_input_costs_little_more_than_one_for_each(name):
-    """Neither bound is tight, so neither reaches the shares of the labels; this says by how much."""
-    each = np.abs(learned(make(name), np.arange(20), steps=10_000) - SHARES).max()
-    shared = np.abs(learned(make(name), np.arange(20) // 10, steps=10_000) - SHARES).max()
-    assert each < 0.06
-    assert shared < 0.06
+    atol = 0.06 if case in ("ar-probit", "ar-logistic") else 0.04  # whose bounds are not tight
+    np.testing.assert_allclose(learned(objective, keys, first_rate), SHARES, atol=atol)
 
 
 LAWS = pytest.mark.parametrize(
@@ -498,15 +446,6 @@ def test_probabilities_are_scipys_quadrature_for_the_likely_and_the_unlikely(nam
     for y in (0, 1, 2):
         assert log_p[y] == pytest.approx(reference_state.log_probability(law, z, y), rel=1e-9, abs=1e-9)
     assert np.exp(log_p).sum() == pytest.approx(1, abs=1e-9)
-
-
-def test_many_classes_are_met_in_blocks(monkeypatch):
-    z = scores(22)
-    for name in ("ar-probit", "ar-logistic"):
-        whole = make(name).log_probability(z, np.zeros(K))
-        with monkeypatch.context() as patch:
-            patch.setattr(utility, "MAX_VALUES", 500)
-            np.testing.assert_allclose(make(name).log_probability(z, np.zeros(K)), whole, rtol=1e-12)
 
 
 def test_two_classes_of_noise_have_a_closed_form():

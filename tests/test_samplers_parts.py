@@ -143,21 +143,18 @@ def test_what_is_saved_is_restored():
 
 
 @pytest.mark.parametrize(
-    ("name", "damage", "complaint"),
+    ("name", "damage"),
     [
-        ("projection", lambda a: a[:, :8], "noise_weights.npy: "),
-        ("offset", lambda a: a[:8], "noise_weights.npy: "),
-        ("weights", lambda a: a[:-1], "noise_weights.npy: "),
-        ("biases", lambda a: a[:-1], "noise_biases.npy: "),
-        ("leaves", lambda a: a[:-1], "noise_biases.npy: "),
-        ("leaves", lambda a: np.where(a == a[0], a[1], a), "noise_leaves.npy: not a leaf of its own"),
-        ("leaves", lambda a: a - a.min() - 1, "noise_leaves.npy: not a leaf of its own"),
-        ("leaves", lambda a: a + 8 - a.max(), "noise_leaves.npy: not a leaf of its own"),
+        ("projection", lambda a: a[:, :8]),
+        *((name, lambda a: a[:-1]) for name in ("offset", "weights", "biases", "leaves")),
+        ("leaves", lambda a: np.where(a == a[0], a[1], a)),
+        ("leaves", lambda a: a - a.min() - 1),
+        ("leaves", lambda a: a + 8 - a.max()),
     ],
 )
-def test_what_is_saved_of_another_shape_is_refused(name, damage, complaint):
+def test_what_is_saved_and_does_not_fit_is_refused(name, damage):
     fitted, fresh = saved_sampler()
     arrays = fitted.arrays()
     arrays[f"noise_{name}"] = damage(arrays[f"noise_{name}"])
-    with pytest.raises(EmbedxError, match=complaint):
+    with pytest.raises(EmbedxError, match=f"noise_{name}.npy: "):
         fresh.restore(arrays)

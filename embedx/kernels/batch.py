@@ -5,6 +5,7 @@
 
 from typing import Any, NamedTuple
 
+import numba
 import numpy as np
 from numba import types
 
@@ -36,12 +37,11 @@ def new_batch(n_examples: int, n_candidates: int, uniforms_width: int = 0, dtype
     )
 
 
-def _signature(real: Any) -> Any:
+def _signature(dtype: Any) -> Any:
     """coefficients(batch, state, constants, n_examples, n_candidates, lr) -> loss, in float32 or float64."""
-    matrix, vector, integers = types.Array(real, 2, "C"), types.Array(real, 1, "C"), types.Array(types.int64, 1, "C")
-    batch = types.NamedTuple((matrix, matrix, matrix, matrix, matrix, integers, integers, matrix), Batch)
-    return types.float64(batch, matrix, vector, types.int64, types.int64, real)
+    batch, vector = numba.typeof(new_batch(0, 0, dtype=dtype)), numba.typeof(np.zeros(0, dtype))
+    return types.float64(batch, batch.types[0], vector, types.int64, types.int64, vector.dtype)
 
 
-COEFFICIENTS = _signature(types.float32)
-COEFFICIENTS_64 = _signature(types.float64)
+COEFFICIENTS = _signature(np.float32)
+COEFFICIENTS_64 = _signature(np.float64)

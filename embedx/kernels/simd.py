@@ -94,9 +94,6 @@ if numba.config.DISABLE_JIT:
     def square_root(a):
         return np.sqrt(a)
 
-    def least(a, b):
-        return np.minimum(a, b)
-
     def prefetch(matrix, row, column):
         return None
 
@@ -294,24 +291,6 @@ else:
         if a == float32x16:
             return lambda a: _square_roots(a)
         return lambda a: np.sqrt(a)
-
-    @intrinsic
-    def _least_of_lanes(_typing, a, b):
-        """The smaller of each two lanes."""
-
-        def emit(context, builder, signature, arguments):
-            return builder.select(builder.fcmp_ordered("<", *arguments), *arguments)
-
-        return float32x16(float32x16, float32x16), emit
-
-    def least(a, b):
-        """The smaller of a float32, or each lane of a vector, and the float32 b."""
-
-    @overload(least)
-    def _least(a, b):
-        if a == float32x16:
-            return lambda a, b: _least_of_lanes(a, splat(b))
-        return lambda a, b: min(a, b)
 
     @intrinsic
     def prefetch(_typing, matrix, row, column):

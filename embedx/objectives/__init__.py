@@ -39,7 +39,7 @@ def find(name: str) -> type[Objective]:
     return OBJECTIVES[name]
 
 
-# ---- the table of objectives: the README's, and what `embedx objectives` prints
+# ---- the table of objectives: what `embedx objectives` prints, and eval writes to the README
 
 DESCRIBED = ("objective", "loss", "paper", "rows", "samplers", "needs", "when")
 MEASURED = ("log-likelihood", "WordSim-353", "words/s")
@@ -103,10 +103,3 @@ def measured_how() -> str:
         f"{about['epochs']} epochs, {about['threads']} threads of {about['machine']}, {about['date']}; the log-likelihood "
         f"is of the {about['heldout']} held out, where the unigram model has {about['unigram']:.3f}."
     )
-
-
-def markdown_table() -> str:
-    """The same for the README, and under it what was measured."""
-    lines = [TABLE_HEAD, tuple("---" for _ in TABLE_HEAD)]
-    lines += [(f"`{name}`", f"`{loss}`", *rest) for name, loss, *rest in table()]
-    return "\n".join([*(f"| {' | '.join(line)} |" for line in lines), "", measured_how()])

@@ -15,7 +15,6 @@ from typing import ClassVar
 import numpy as np
 
 from embedx.kernels.compiled import kernel_part
-from embedx.kernels.simd import least
 from embedx.optimizers.contract import WORDS, Optimizer
 from embedx.optimizers.rowwise_adagrad import divisor
 
@@ -25,7 +24,7 @@ LIMIT = np.float32(5000)
 @kernel_part
 def accumulate(s, squared_length):
     """The sum of the squared lengths of a row's gradients, up to the limit."""
-    return least(s + squared_length, LIMIT)
+    return min(s + squared_length, LIMIT)
 
 
 class BoundedAdagrad(Optimizer):

@@ -9,10 +9,10 @@ An optimizer for minibatches divides the gradient by a function of the gradients
           "per_coordinate"  an s for each coordinate of a row; g is the gradient of that coordinate
           "per_row"         an s for each row; `accumulate` gets the squared length of the row's gradient as g
 
-These two functions are all the maths of a new optimizer. They are kernel parts, compiled for one float32 and for the sixteen of
-a `simd` vector: write them with +, -, *, /, `square_root` and constants that are np.float32. The engine calls them however rows
-are stored (`descend`), and takes weight decay from the same `divisor` (`decay`). A state changes only by gradients of its own
-row, so rows without a gradient need not be visited.
+These two functions are all the maths of a new optimizer. They are kernel parts, compiled for one float32 and, where s is per
+coordinate, for the sixteen of a `simd` vector: write those with +, -, *, /, `square_root` and constants that are np.float32.
+The engine calls them however rows are stored (`descend`), and takes weight decay from the same `divisor` (`decay`). A state
+changes only by gradients of its own row, so rows without a gradient need not be visited.
 
 For methods that take the gradient of all data at once the engine has functions of their own (`alternating`, `lbfgs`).
 """

@@ -13,7 +13,7 @@ importance weight above K / share (defensive importance sampling, Hesterberg 199
 
 import dataclasses
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -144,9 +144,11 @@ class Adversarial(Sampler):
     candidates = "drawn"
     Settings = AdversarialSettings
     conditional = True
+    sample = staticmethod(sample)
 
     def __init__(self, settings: Any, *, replacement: bool = True) -> None:
         super().__init__(settings, replacement=replacement)
+        self.log_expected_count = log_expected_count if replacement else log_drawn_at_all
         self.projection: Projection | None = None
         self.tree: Tree | None = None
         self.features = np.zeros((0, 0), dtype=np.float32)
@@ -211,14 +213,14 @@ class Adversarial(Sampler):
 
     def _misfit(self, arrays: Mapping[str, np.ndarray]) -> str:
         """What is wrong with saved arrays, which compiled code would take as they are; "" if nothing is."""
-        if missing := [name for name in ARRAYS if f"noise_{name}" not in arrays]:
-            return f"no noise_{missing[0]}.npy, which --sampler adversarial has"
-        projection, offset, weights, biases, leaves = (arrays[f"noise_{name}"] for name in ARRAYS)
         stride, n_leaves = padded(self.settings.tree_features), n_leaves_for(len(self.counts))
-        if (offset.shape, projection.shape[1:], weights.shape) != ((stride,), (stride,), (n_leaves - 1, stride)):
-            return f"noise_weights.npy: {weights.shape} where the tree has {(n_leaves - 1, stride)}"
-        if (biases.shape, leaves.shape) != ((n_leaves - 1,), (len(self.counts),)):
-            return f"noise_biases.npy: {biases.shape} where the tree has {(n_leaves - 1,)}"
+        shapes = ((stride,), (stride,), (n_leaves - 1, stride), (n_leaves - 1,), (len(self.counts),))
+        for name, shape in zip(ARRAYS, shapes, strict=True):
+            if f"noise_{name}" not in arrays:
+                return f"no noise_{name}.npy, which --sampler adversarial has"
+            if (found := arrays[f"noise_{name}"].shape)[-len(shape) :] != shape:
+                return f"noise_{name}.npy: {found} where the tree has {shape}"
+        leaves = arrays["noise_leaves"]
         if len(np.unique(leaves)) < len(leaves) or leaves.min(initial=0) < 0 or leaves.max(initial=0) >= n_leaves:
             return f"noise_leaves.npy: not a leaf of its own, of {n_leaves:,}, for each label"
         return ""
@@ -229,14 +231,6 @@ class Adversarial(Sampler):
         assert self.tree is not None, "fitted or restored"
         rows = np.concatenate([self.tree.label_of_leaf, self.tree.leaf_of_label])
         return new_data(rows=rows, values=self._values, weights=self.tree.weights, features=self.features)
-
-    @property
-    def sample(self) -> Callable[..., Any]:
-        return sample  # type: ignore[no-any-return]
-
-    @property
-    def log_expected_count(self) -> Callable[..., Any]:
-        return log_expected_count if self.counts_repeats else log_drawn_at_all  # type: ignore[no-any-return]
 
     def log_noise_of(self, inputs: Any, n_draws: int) -> np.ndarray:
         assert self.projection is not None, "fitted or restored"

@@ -5,8 +5,7 @@ chooses both the column and, with the bits left over, between the two.
 """
 
 import abc
-from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -91,6 +90,8 @@ class AliasSampler(Sampler, abc.ABC):
     """Draws from a distribution over the classes that is the same for every input; a subclass gives that."""
 
     candidates: ClassVar[Candidates] = "drawn"
+    sample = staticmethod(sample)
+    log_expected_count = staticmethod(log_expected_count)
 
     @abc.abstractmethod
     def probabilities(self, counts: np.ndarray) -> np.ndarray:
@@ -122,14 +123,6 @@ class AliasSampler(Sampler, abc.ABC):
         table = alias_table(self.noise)
         log_expected = np.log(np.maximum(self.expected_counts(n_draws), 1e-37)).astype(np.float32)
         return new_data(values=table.keep, rows=table.other, log_expected=log_expected)
-
-    @property
-    def sample(self) -> Callable[..., Any]:
-        return sample  # type: ignore[no-any-return]
-
-    @property
-    def log_expected_count(self) -> Callable[..., Any]:
-        return log_expected_count  # type: ignore[no-any-return]
 
 
 def drawn_at_all(noise: np.ndarray, n_draws: int) -> np.ndarray:

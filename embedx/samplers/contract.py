@@ -31,9 +31,10 @@ A `conditional` sampler is fitted to the inputs before it draws (`fit`). Its arr
 `restore`), because predictions need the noise probability of each class for an input (`log_noise_of`).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, NamedTuple
 
+import numba
 import numpy as np
 from numba import types
 
@@ -88,23 +89,6 @@ class SampleWorkspace(NamedTuple):
     seen: np.ndarray  # int64 (FILTER_SIZE,): -1 before and after a call; a quick test that a row is new
 
 
-_DATA = types.NamedTuple(
-    (
-        types.Array(types.int32, 1, "C"), types.Array(types.float32, 1, "C"), types.Array(types.int64, 1, "C"),
-        types.Array(types.float32, 1, "C"), types.Array(types.float32, 2, "C"), types.Array(types.float32, 2, "C"),
-    ),
-    SamplerData,
-)  # fmt: skip
-_WORKSPACE = types.NamedTuple(
-    (types.Array(types.int32, 1, "C"), types.Array(types.int32, 1, "C"), types.Array(types.int64, 1, "C")), SampleWorkspace
-)
-SAMPLE = types.int64(_DATA, types.int64, types.uint64, types.uint64, types.int64, types.int64, _WORKSPACE)
-LOG_EXPECTED_COUNT = types.void(
-    _DATA, types.int64, types.int64, types.int64, types.Array(types.int32, 1, "C"), types.int64,
-    types.Array(types.float32, 1, "C"),
-)  # fmt: skip
-
-
 def new_data(**arrays: np.ndarray) -> SamplerData:
     """The sampler's data, with empty arrays for those not given."""
     empty = SamplerData(
@@ -119,6 +103,12 @@ def new_sample_workspace(n_draws: int, max_positives: int) -> SampleWorkspace:
     return SampleWorkspace(
         np.zeros(n_draws, dtype=np.int32), np.zeros(max_positives, dtype=np.int32), np.full(FILTER_SIZE, -1, dtype=np.int64)
     )
+
+
+_DATA, _WORKSPACE = numba.typeof(new_data()), numba.typeof(new_sample_workspace(0, 0))
+_ROWS, _OUT = _DATA.types[:2]  # int32 and float32 (any,)
+SAMPLE = types.int64(_DATA, types.int64, types.uint64, types.uint64, types.int64, types.int64, _WORKSPACE)
+LOG_EXPECTED_COUNT = types.void(_DATA, types.int64, types.int64, types.int64, _ROWS, types.int64, _OUT)
 
 
 @kernel
@@ -144,6 +134,8 @@ class Sampler:
     conditional: ClassVar[bool] = False  # what is drawn depends on the input
     needs_dense_inputs: ClassVar[bool] = False  # requires dense features or a hidden layer
     fit_seconds: float = 0.0  # that fitting took
+    sample: Any = staticmethod(no_draws)  # the two compiled functions of the module's docstring
+    log_expected_count: Any = staticmethod(certain_rows)
 
     def __init__(self, settings: Any, *, replacement: bool = True) -> None:
         """`settings` are of the class's own `Settings`.
@@ -203,13 +195,3 @@ class Sampler:
     def data(self, n_draws: int) -> SamplerData:
         """What the compiled functions read when `n_draws` rows are drawn at a time."""
         return new_data()
-
-    @property
-    def sample(self) -> Callable[..., Any]:
-        """The compiled function that draws."""
-        return no_draws  # type: ignore[no-any-return]
-
-    @property
-    def log_expected_count(self) -> Callable[..., Any]:
-        """The compiled function for the expected number of draws of a row."""
-        return certain_rows  # type: ignore[no-any-return]

@@ -38,7 +38,7 @@ TOLERANCE = 1e-7  # nats for each pair: Newton's method ends where a step promis
 ROUGHLY = 1e-3
 MAX_PAIRS = 1 << 14  # pairs of a node that Newton's method sees: a thousand for each number that it looks for
 POWER_STEPS = 30  # of the power method, from which only a split is wanted
-CHUNKS = 8  # of a level's nodes for each thread, so that none waits long for another
+CHUNKS = 32  # of a level's nodes for each thread, which takes the next when it is free
 SCORED = 256  # inputs whose nodes are scored at a time
 
 
@@ -91,23 +91,17 @@ def fit_tree(features: np.ndarray, n_features: int, pairs: Pairs, *, l2: float, 
     )
     _sum_features(features, pairs, labels.sums)
     weights, biases = aligned_zeros(n_leaves - 1, n_features), np.zeros(n_leaves - 1, dtype=np.float32)
-    workspaces = [_Workspace(*(np.zeros((width,) * n) for n in (1, 1, 1, 1, 1, 2))) for _ in range(threads)]
     bounds = np.array([0, n_labels], dtype=np.int64)
-    n_pairs = np.diff(pairs.offsets)
     with ThreadPoolExecutor(threads) as pool:
         while len(bounds) - 1 < n_leaves:
-            before = np.concatenate([[0], np.cumsum(n_pairs[labels.order])])[bounds]
-            edges = _edges(np.diff(before), threads * CHUNKS)
-            at = bounds
+            at, n_nodes = bounds, len(bounds) - 1
+            edges = np.arange(min(n_nodes, threads * CHUNKS) + 1) * n_nodes // min(n_nodes, threads * CHUNKS)
 
-            def work(w: int, at: np.ndarray = at, edges: np.ndarray = edges) -> None:
-                for chunk in range(w, len(edges) - 1, threads):
-                    _fit_nodes(
-                        features, pairs, labels, at, edges[chunk], edges[chunk + 1], float(l2), ROUNDS, weights, biases,
-                        workspaces[w],
-                    )  # fmt: skip
+            def work(first: np.int64, last: np.int64, at: np.ndarray = at) -> None:
+                workspace = _Workspace(*(np.zeros((width,) * n) for n in (1, 1, 1, 1, 1, 2)))
+                _fit_nodes(features, pairs, labels, at, first, last, float(l2), ROUNDS, weights, biases, workspace)
 
-            list(pool.map(work, range(threads)))
+            list(pool.map(work, edges[:-1], edges[1:]))
             middles = bounds[:-1] + np.diff(bounds) // 2
             bounds = np.append(np.column_stack([bounds[:-1], middles]).reshape(-1), n_labels)
     label_of_leaf = np.full(n_leaves, -1, dtype=np.int32)
@@ -116,13 +110,6 @@ def fit_tree(features: np.ndarray, n_features: int, pairs: Pairs, *, l2: float, 
     label_of_leaf[inhabited] = labels.order
     leaf_of_label[labels.order] = inhabited
     return Tree(weights, biases, label_of_leaf, leaf_of_label)
-
-
-def _edges(n_pairs: np.ndarray, chunks: int) -> np.ndarray:
-    """int64: where nodes are cut into chunks of about as much work, by their numbers of pairs."""
-    work = np.cumsum(n_pairs + 30)  # solving for a step costs as much as looking at so many pairs
-    cuts = np.searchsorted(work, work[-1] * np.arange(1, chunks) / chunks)
-    return np.unique(np.concatenate([[0], cuts, [len(n_pairs)]])).astype(np.int64)
 
 
 @kernel

@@ -4,7 +4,6 @@ Without replacement n distinct classes are drawn among those that are not exclud
 expected n / (K - n_excluded) times.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -65,17 +64,10 @@ class Uniform(AliasSampler):
     name = "uniform"
     meaning = "draws uniformly"
 
+    def __init__(self, settings: Any, *, replacement: bool = True) -> None:
+        super().__init__(settings, replacement=replacement)
+        if not replacement:
+            self.sample, self.log_expected_count = sample_distinct, log_expected_distinct
+
     def probabilities(self, counts: np.ndarray) -> np.ndarray:
         return np.ones(len(counts))
-
-    @property
-    def counts_repeats(self) -> bool:
-        return True  # without replacement there are none
-
-    @property
-    def sample(self) -> Callable[..., Any]:
-        return super().sample if self.replacement else sample_distinct
-
-    @property
-    def log_expected_count(self) -> Callable[..., Any]:
-        return super().log_expected_count if self.replacement else log_expected_distinct
