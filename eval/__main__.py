@@ -45,11 +45,14 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--data", type=Path, help="folder with corpora/, xc/ and wordsim/; by default $EMBEDX_DATA")
     parser.add_argument("--results", type=Path, help="folder of records, page and pictures (eval/results)")
     parser.add_argument("--set", nargs="+", default=[], metavar="NAME=VALUE", help="the experiment's own settings")
+    parser.add_argument("--peers", type=Path, metavar="DIR", help="folder with a folder for each peer and its program (speed)")
     options = parser.parse_args(typed)
     experiment = found(options.name)
     if odd := set(options.only) - {word for words in experiment.choices.values() for word in words}:
         known = "; ".join(f"{what}: {' '.join(map(repr, words))}" for what, words in experiment.choices.items())
         parser.error(f"--only: no {', '.join(sorted(odd))} in {options.name}, which has {known}")
+    if options.peers is not None:
+        options.set.append(f"peers={options.peers}")
     settings = dict(each.partition("=")[::2] for each in options.set)
     if odd := settings.keys() - experiment.settings.keys():
         parser.error(f"--set: {options.name} has no {', '.join(sorted(odd))}, but {' '.join(experiment.settings) or 'nothing'}")

@@ -1,4 +1,4 @@
-"""Is embedx faster than gensim at equal quality? Both, and fastText, measured on one corpus.
+"""Is embedx faster than gensim at equal quality? Both, and other trainers, measured on one corpus.
 
 Every measurement is a fresh process (`speed_process.py`), contenders take turns so that a slow minute affects all of them,
 and tables give medians. Words per second are words of the corpus × epochs / seconds of training, the same numerator
@@ -19,10 +19,11 @@ from typing import Any
 import numpy as np
 
 from embedx.evaluation import word_report, word_sets, words
-from eval import corpus, word_tests
+from eval import corpus, speed_block, word_tests
 from eval.experiment import Experiment, Run, in_process, say
-from eval.page import MEGABYTE, figure, number, table, target, thousands
+from eval.page import DASH, MEGABYTE, figure, number, table, target, thousands
 from eval.records import Job, Record, Records, Result, grouped
+from eval.speed_process import PROGRAMS
 
 # What all tools are set to.
 SETTINGS = {"dim": 100, "window": 5, "sample": 1e-4, "min_count": 5, "negatives": 5}
@@ -37,11 +38,11 @@ CONTENDERS: dict[str, dict[str, Any]] = {  # variants of embedx; the values are 
 RUNS = {"embedx, sgd, 5 fresh negatives for each pair": 1}  # it is an aside, and slow; the others run with every seed
 GENSIM_FEEDS = ("Text8Corpus", "LineSentence", "corpus_file", "lists in memory")
 GENSIM_RATES = (0.025, 0.05)
-FASTTEXT_RATE, FASTTEXT_RUNS = 0.05, 1  # its default for skip-gram; an aside that takes minutes a run
+PEER_RATES = (0.025, 0.05, 0.1)  # of every trainer in the section on peers, embedx apart
 THREADS = (1, 2)
+EXCERPT = 10_000_000  # bytes of the corpus, which the section on blocks trains
 LARGER = 10  # how many times larger the second corpus of the section on memory is
 ALLOWANCE = 400e6  # bytes of memory beside matrices and vocabulary
-MEASURED = ("full", "speed")
 TESTS = ("WordSim-353", "SimLex-999", "Google analogies")
 POOLED = "pooled similarity"
 # A setting counts as of equal quality where the lower ends of the intervals of these are less than MARGIN below gensim: a set
@@ -54,7 +55,7 @@ JUDGED, MARGIN = (POOLED, "Google analogies"), 0.01
 
 def jobs(run: Run) -> Iterator[Job]:
     """Those of the chosen sections. A section that rests on another's jobs asks for them too; nothing is measured twice."""
-    plan, left_out = Plan(run), {"embedx", "gensim", "fasttext"} - {*run.chosen("tool")}
+    plan, left_out = Plan(run), {"embedx", "gensim", *PROGRAMS} - {*run.chosen("tool")}
     for section in run.chosen("section"):
         for job in SECTIONS[section](plan):
             if job.get("tool") not in left_out:
@@ -66,16 +67,14 @@ class Plan:
 
     def __init__(self, run: Run) -> None:
         own = self.own = run.settings
-        self.records = run.records
+        self.run, self.records = run, run.records
         self.settings = SETTINGS | {"epochs": own.epochs}
         self.seeds = range(1, own.seeds + 1)
         self.repetitions, self.turns = range(1, own.repetitions + 1), range(1, own.turns + 1)
         self.one_line = run.records.environment["corpus"]["one line"]
-        sections = {"train", "quality", "time-to-quality"} & {*run.chosen("section")}
-        self.has_fasttext = bool(sections) and "fasttext" in run.chosen("tool") and run.need("fastText", "fasttext")
 
     def train_job(self, tool: str, purpose: str, **details: Any) -> Job:
-        return {"kind": "train", "tool": tool, "purpose": purpose, "score": purpose != "speed"} | self.settings | details
+        return {"kind": "train", "tool": tool, "purpose": purpose, "score": True} | self.settings | details
 
     def embedx_job(self, purpose: str, name: str = DEFAULT, **details: Any) -> Job:
         return self.train_job("embedx", purpose, name=name, options=CONTENDERS[name], file="text", **details)
@@ -101,22 +100,6 @@ class Plan:
             for name in CONTENDERS:
                 if seed <= RUNS.get(name, seed):
                     yield self.embedx_job("full", name, threads=threads, seed=seed)
-            if self.has_fasttext and seed <= FASTTEXT_RUNS:
-                yield self.train_job("fasttext", "full", threads=threads, alpha=FASTTEXT_RATE, seed=seed)
-
-    def train(self) -> Iterator[Job]:
-        """Words per second at all thread counts; fewer threads for one epoch, because the rate is the same in each."""
-        yield from self.full_runs()
-        for threads in THREADS[:-1]:
-            yield from self.gensim_feeds(threads)
-            feed = best_feed(self.records, threads, epochs=0)
-            for seed in self.repetitions:
-                one = {"threads": threads, "epochs": 1, "seed": seed}
-                yield self.train_job("gensim", "speed", feed=feed, alpha=GENSIM_RATES[0], **one)
-                for name in CONTENDERS:
-                    yield self.embedx_job("speed", name, **one)
-                if self.has_fasttext and seed <= FASTTEXT_RUNS:
-                    yield self.train_job("fasttext", "speed", alpha=FASTTEXT_RATE, **one)
 
     def whole(self) -> Iterator[Job]:
         """Whole commands, from start to saved vectors."""
@@ -144,13 +127,6 @@ class Plan:
         for turn in self.turns:
             yield from ({"kind": "feed", **variant, "turn": turn} for variant in variants)
 
-    def time_to_quality(self) -> Iterator[Job]:
-        """The default of embedx with fewer epochs: when does it reach gensim's scores?"""
-        yield from self.full_runs()
-        for seed in self.seeds:
-            for epochs in range(1, min(4, self.settings["epochs"])):
-                yield self.embedx_job("fewer epochs", threads=THREADS[-1], epochs=epochs, seed=seed)
-
     def memory(self) -> Iterator[Job]:
         """The corpus, and one ten times as large of the same words: --min-count rises tenfold with it."""
         if sys.platform != "linux":
@@ -168,16 +144,37 @@ class Plan:
             yield {"kind": "first block", **one, "turn": turn}
             yield {"kind": "command", "tool": "embedx", "kernels": "warm", "tokens": "empty", **one, "turn": turn}
 
-    def threads(self) -> Iterator[Job]:
-        """Quality when many more threads than cores write to the same tables."""
-        for seed in range(1, self.own.thread_seeds + 1):
-            for threads in (1, 16):
-                yield self.embedx_job("threads", threads=threads, seed=seed)
+    def block(self) -> Iterator[Job]:
+        """Where the time of the training kernel goes."""
+        yield from ({"kind": "block", "objective": name, "turns": self.own.turns} for name in speed_block.SAMPLED)
+
+    def peers(self) -> Iterator[Job]:
+        """Other trainers on all threads at each rate, on fewer at the best of these; embedx at its defaults."""
+        if self.own.peers is None:
+            say("peers: left out; name the folder of their programs by --peers DIR")
+            return
+        if self.settings["epochs"] < 2:
+            raise SystemExit("peers: an epoch's time is the difference of two runs; --set epochs=2 or more")
+        files = {tool: Path(self.own.peers, tool, PROGRAMS[tool].name) for tool in PROGRAMS}
+        tools = [
+            tool for tool in self.run.chosen("tool")
+            if tool == "gensim" or (tool in files and self.run.has(tool, files[tool].is_file(), f"build {files[tool]}"))
+        ]  # fmt: skip
+        for threads in reversed(THREADS):
+            for name in CONTENDERS:
+                yield self.embedx_job("peers", name, threads=threads, seed=1)
+            if "gensim" in tools:
+                yield from self.gensim_feeds(threads)
+            for tool in tools:
+                details = {"feed": best_feed(self.records, threads, epochs=0), "seed": 1} if tool == "gensim" else {}
+                best = best_of_peers(self.records, tool, THREADS[-1]) if threads != THREADS[-1] else None
+                for alpha in [best["job"]["alpha"]] if best else PEER_RATES:
+                    yield self.train_job(tool, "peers", threads=threads, alpha=alpha, **details)
 
 
 SECTIONS = {
-    "train": Plan.train, "quality": Plan.full_runs, "whole": Plan.whole, "feed": Plan.feed,
-    "time-to-quality": Plan.time_to_quality, "memory": Plan.memory, "start": Plan.start, "threads": Plan.threads,
+    "quality": Plan.full_runs, "whole": Plan.whole, "feed": Plan.feed, "memory": Plan.memory, "start": Plan.start,
+    "block": Plan.block, "peers": Plan.peers,
 }  # fmt: skip
 
 
@@ -193,6 +190,11 @@ def prepare(run: Run) -> dict[str, Any]:
     if file.suffix != ".gz" or run.quick:
         corpus.compress(text, packed)
         file = packed
+    run.files["excerpt"] = str(run.folder / "excerpt")
+    with text.open("rb") as source:
+        Path(run.files["excerpt"]).write_bytes(source.read(EXCERPT))
+    if run.settings.peers is not None:
+        run.files["peers"] = str(Path(run.settings.peers).resolve())
     run.files |= {"lines": str(lines if about["one line"] else text), "gz": str(file), "larger": str(run.folder / "larger")}
     return {"corpus": about}
 
@@ -210,7 +212,7 @@ def make_larger(files: dict[str, str]) -> None:
 
 def measure(run: Run, job: Job) -> Result:
     """The result of a job run in a process of its own. Ends the program if that fails; what was measured is kept."""
-    if job["kind"] != "feed" and not run.warm & {DEFAULT}:
+    if job["kind"] not in ("feed", "block") and not run.warm & {DEFAULT}:
         say("warming up: kernels are compiled unless they were before")
         run.warm.add(DEFAULT)
         for options in CONTENDERS.values():
@@ -218,12 +220,9 @@ def measure(run: Run, job: Job) -> Result:
             measure(run, {"kind": "train", "tool": "embedx", **SETTINGS, **one})
     if job.get("file") == "larger":
         make_larger(run.files)
-    # With fewer than ten threads fastText leaves part of its table unwritten (facebookresearch/fastText#1061) and now and then
-    # fails on NaN, when malloc hands it used memory. Pages fresh from the system are zero.
-    environment = {"MALLOC_MMAP_THRESHOLD_": "65536"} if job.get("tool") == "fasttext" else {}
-    result = in_process(
-        "eval.speed_process", job["kind"].replace(" ", "_"), job, run.files | {"began": str(time.time())}, **environment
-    )
+    one_thread = {"OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"} if job["kind"] == "block" else {}
+    files = run.files | {"began": str(time.time())}
+    result = in_process("eval.speed_process", job["kind"].replace(" ", "_"), job, files, **one_thread)
     if "error" in result:
         raise SystemExit(f"{result['stderr']}\nthis job failed, see above: {job}\n--resume continues from here")
     return result
@@ -343,8 +342,8 @@ def shown_difference(found: Any) -> str:
 def name_of(job: Job) -> str:
     """How a contender is called in tables."""
     if job["tool"] == "gensim":
-        return f"gensim, {job['feed']}, rate {job['alpha']}" if job["purpose"] == "full" else f"gensim, {job['feed']}"
-    return "fastText" if job["tool"] == "fasttext" else str(job["name"])
+        return f"gensim, {job['feed']}, rate {job['alpha']}"
+    return str(job.get("name", job["tool"]))
 
 
 def median_of(runs: Iterable[Record], key: str) -> float:
@@ -353,8 +352,7 @@ def median_of(runs: Iterable[Record], key: str) -> float:
 
 def training(records: Records) -> str:
     """Words per second, by thread count."""
-    runs = sorted(trained(records), key=lambda each: each["job"]["threads"])
-    groups = grouped(runs, lambda job: (job["threads"], name_of(job)))
+    groups = grouped(records.find(kind="train", purpose="full"), lambda job: (job["threads"], name_of(job)))
     rows = []
     for (threads, name), group in groups.items():
         speed, gensim = rate(records, group), gensim_rate(records, threads)
@@ -368,7 +366,10 @@ def training(records: Records) -> str:
 
 
 def trained(records: Records) -> list[Record]:
-    return [each for purpose in MEASURED for each in records.find(kind="train", purpose=purpose)]
+    """Of embedx, with all epochs."""
+    return [
+        each for purpose in ("full", "peers") for each in records.find(kind="train", tool="embedx", purpose=purpose)
+    ]  # fmt: skip
 
 
 def gensim_rate(records: Records, threads: int) -> float | None:
@@ -445,24 +446,6 @@ def reading(records: Records) -> str:
     ])  # fmt: skip
 
 
-def time_to_quality(records: Records) -> str:
-    """The defaults for so many epochs, beside gensim's scores."""
-    gensim, shorter = tuned_gensim(records), records.find(kind="train", purpose="fewer epochs", name=DEFAULT)
-    if not gensim or not shorter:
-        return table([])
-    groups = {f"gensim, {gensim[0]['job']['epochs']} epochs": gensim}
-    runs = sorted(shorter + full_runs(records, "embedx", DEFAULT), key=lambda each: each["job"]["epochs"])
-    groups |= grouped(runs, lambda job: f"embedx, {job['epochs']} {'epoch' if job['epochs'] == 1 else 'epochs'}")
-    goal, rows = mean_scores(gensim), []
-    for name, runs in groups.items():
-        reached, seconds = mean_scores(runs), median_of(runs, "total")
-        rows.append({
-            "run": name, "s": f"{seconds:.1f}", **shown_scores(runs), "× faster": f"{median_of(gensim, 'total') / seconds:.1f}",
-            "no score below gensim's": "yes" if all(reached[test] >= goal[test] for test in TESTS) else "no",
-        })  # fmt: skip
-    return table(rows)
-
-
 def memory_sizes(records: Records) -> list[tuple[Record, float]]:
     return [
         (each, each["result"]["matrices"] + each["result"]["vocabulary"] + ALLOWANCE) for each in records.find(kind="memory")
@@ -492,36 +475,26 @@ def start(records: Records) -> str:
     ])  # fmt: skip
 
 
-def of_threads(records: Records) -> tuple[list[Record], list[Record], list[Any]]:
-    """Runs with 1 and 16 threads, and the differences; none where they are not as many."""
-    one, many = (records.find(kind="train", purpose="threads", threads=n) for n in (1, 16))
-    return (one, many, differences(many, one)) if one and len(one) == len(many) else ([], [], [])
+def best_of_peers(records: Records, tool: str, threads: int, **job: Any) -> Record | None:
+    """The run with the highest pooled similarity of those of the section on peers."""
+    runs = records.find(kind="train", purpose="peers", tool=tool, threads=threads, **job)
+    return max(runs, key=lambda each: each["result"].get("pooled", {}).get("score", 0.0), default=None)
 
 
-def threads(records: Records) -> str:
-    one, many, found = of_threads(records)
-    return table([
-        {"test": each.test, "runs": len(one), "1 thread": shown_scores(one)[each.test],
-         "16 threads": shown_scores(many)[each.test], "difference": shown_difference(each)}
-        for each in found
-    ])  # fmt: skip
-
-
-def blocks(records: Records) -> str:
-    """Where the time of the training kernel went: nanoseconds a word by part, and the products' speed as a share of the peak.
-
-    The kernels that ended behind each part are not here any more; these are their records.
-    """
+def peers(records: Records) -> str:
+    """All trainers on one text, each at its best rate."""
+    found = [best_of_peers(records, tool, threads) for threads in THREADS for tool in ("gensim", *PROGRAMS)]
+    found += [best_of_peers(records, "embedx", threads, name=name) for threads in THREADS for name in CONTENDERS]
     rows = []
-    for each in records.find(kind="block"):
-        found, seconds = each["result"], each["result"]["seconds"]
-        row = {"objective": f"`{each['job']['objective']}`", "rows a word": number(found["rows"] / found["words"], 1)}
-        row |= {f"{part}, ns": number(1e9 * spent / found["words"], 0) for part, spent in seconds.items()}
-        row["all, ns"] = number(1e9 * sum(seconds.values()) / found["words"], 0)
-        for part, products in (("scores", 1), ("gradients", 2)):  # of matrices as large as a block's scores times the columns
-            speed = 2 * products * found["multiply_adds"] / seconds[part]
-            row[f"{part}, of the peak"] = f"{100 * speed / found['peak']:.0f} %"
-        rows.append(row | {"a core's peak, GFLOP/s": number(found["peak"] / 1e9, 0)})
+    for best in sorted(filter(None, found), key=lambda each: (each["job"]["threads"], rate(records, [each]))):
+        job, result = best["job"], best["result"]
+        rows.append({
+            "threads": job["threads"], "tool": job.get("name", job["tool"]), "rate": job.get("alpha", "default"),
+            "CPU s": number(result["cpu"], 1), "s training": number(result["training"], 1),
+            "words/s": thousands(rate(records, [best])),
+            "words per CPU second": thousands(rate(records, [best]) * result["training"] / result["cpu"]),
+            POOLED: number(result["pooled"]["score"]) if "pooled" in result else DASH,
+        })  # fmt: skip
     return table(rows)
 
 
@@ -558,10 +531,6 @@ def targets(records: Records) -> str:
                                         STARTS.values(), strict=False):  # fmt: skip
         if values := [each["seconds"] for each in records.results(**wanted)]:
             rows.append(target(promise, f"{statistics.median(values):.2f} s", statistics.median(values) < limit))
-    if found := of_threads(records)[2]:
-        shown = ", ".join(word_report.shown(each.measure, each.difference, sign="+") for each in found)
-        met = all(each.difference > -MARGIN for each in found)
-        rows.append(target("16 threads: quality within 0.01 (1 point) of one thread's", shown, met))
     return table(rows)
 
 
@@ -571,8 +540,8 @@ def targets(records: Records) -> str:
 def plot(records: Records) -> Any:
     """Words per second by tool and threads, quality beside; of gensim the runs at its better learning rate."""
     tuned = {id(each) for each in tuned_gensim(records)}
-    runs = [each for each in trained(records)
-            if each["job"]["tool"] != "gensim" or each["job"]["purpose"] != "full" or id(each) in tuned]  # fmt: skip
+    full = records.find(kind="train", purpose="full")
+    runs = [each for each in full if each["job"]["tool"] != "gensim" or id(each) in tuned]
     tools = grouped(runs, lambda job: "gensim" if job["tool"] == "gensim" else name_of(job))
     if not tools:
         return None
@@ -606,12 +575,11 @@ def bars(axes: Any, names: Sequence[str], groups: dict[str, list[list[float]]], 
 
 EXPERIMENT = Experiment(
     name="speed", title="Speed, quality and memory beside gensim",
-    choices={"section": tuple(SECTIONS), "tool": ("embedx", "gensim", "fasttext")},
-    settings={"corpus": None, "epochs": 5, "seeds": 3, "repetitions": 3, "turns": 5, "thread_seeds": 1},
-    quick={"epochs": 2, "seeds": 1, "repetitions": 1, "turns": 1}, packages=("scipy", "gensim", "fasttext"), prepare=prepare,
+    choices={"section": tuple(SECTIONS), "tool": ("embedx", "gensim", *PROGRAMS)},
+    settings={"corpus": None, "epochs": 5, "seeds": 3, "repetitions": 3, "turns": 5, "peers": None},
+    quick={"epochs": 2, "seeds": 1, "repetitions": 1, "turns": 1}, packages=("scipy", "gensim"), prepare=prepare,
     jobs=jobs, measure=measure,
     tables={"targets": targets, "training": training, "feeds": feeds, "quality": quality, "whole": whole, "reading": reading,
-            "time-to-quality": time_to_quality, "memory": memory, "start": start, "threads": threads,
-            "block": blocks},
+            "memory": memory, "start": start, "block": speed_block.parts, "peers": peers},
     plots={"": plot},
 )  # fmt: skip

@@ -6,8 +6,10 @@ What a tool spends on importing itself counts in whole commands only.
 
 import base64
 import contextlib
+import hashlib
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -16,7 +18,7 @@ import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 Job = dict[str, Any]
 Files = dict[str, str]
@@ -26,14 +28,18 @@ Files = dict[str, str]
 
 
 def train(job: Job, files: Files) -> dict[str, Any]:
-    """Seconds before training (reading, counting, first parameters) and of training; peak memory; scores if wanted."""
+    """Seconds before training (reading, counting, first parameters) and of training, and of all cores in training; peak memory;
+    scores if wanted.
+    """
+    train = TRAINERS.get(job["tool"], train_program)
     with tempfile.TemporaryDirectory() as scratch:
-        vectors, before, training, peak = TRAINERS[job["tool"]](job, files, Path(scratch))
-    result = {"before": before, "training": training, "total": before + training, "peak_rss": peak}
+        vectors, before, training, cpu, peak, about = train(job, files, Path(scratch))
+    result = {"before": before, "training": training, "total": before + training, "cpu": cpu, "peak_rss": peak, **about}
     return result | scores(vectors, files) if job["score"] else result
 
 
-Trained = tuple[Any, float, float, int]  # vectors, seconds before training, seconds of training, peak memory in bytes
+# Vectors, seconds before training, of training, of all cores in training, peak memory in bytes, what else is recorded
+Trained = tuple[Any, float, float, float, int, dict[str, str]]
 
 
 def train_gensim(job: Job, files: Files, scratch: Path) -> Trained:
@@ -41,12 +47,12 @@ def train_gensim(job: Job, files: Files, scratch: Path) -> Trained:
     begun = time.perf_counter()
     feed = gensim_feed(job["feed"], files)
     model.build_vocab(**feed)
-    ready = time.perf_counter()
+    ready, cpu = time.perf_counter(), time.process_time()
     model.train(**feed, total_examples=model.corpus_count, total_words=model.corpus_total_words, epochs=model.epochs)
-    training, peak = time.perf_counter() - ready, status("VmHWM")
+    training, cpu, peak = time.perf_counter() - ready, time.process_time() - cpu, status("VmHWM")
     from embedx import WordVectors
 
-    return WordVectors(model.wv.index_to_key, {"input": model.wv.vectors}), ready - begun, training, peak
+    return WordVectors(model.wv.index_to_key, {"input": model.wv.vectors}), ready - begun, training, cpu, peak, {}
 
 
 def gensim_model(job: Job) -> Any:
@@ -73,16 +79,6 @@ def gensim_feed(name: str, files: Files) -> dict[str, Any]:
     return {"corpus_iterable": [[sys.intern(word) for word in sentence] for sentence in sentences]}  # "lists in memory"
 
 
-def train_fasttext(job: Job, files: Files, scratch: Path) -> Trained:
-    """fastText does both stages in one call, so what comes before training is measured by a second call with no epoch."""
-    from embedx import WordVectors
-
-    model, total = fasttext_model(job, files, job["epochs"])
-    peak = status("VmHWM")
-    before = fasttext_model(job, files, 0)[1]
-    return WordVectors(model.words, {"input": model.get_input_matrix()}), before, total - before, peak
-
-
 def fasttext_model(job: Job, files: Files, epochs: int) -> tuple[Any, float]:
     """A model of fastText's, and the seconds of the call that read and trained; `ngrams` are lengths in characters."""
     import fasttext
@@ -97,11 +93,62 @@ def fasttext_model(job: Job, files: Files, epochs: int) -> tuple[Any, float]:
     return model, time.perf_counter() - begun
 
 
+class Program(NamedTuple):
+    """A trainer that is a program, called with one thread of BLAS."""
+
+    name: str  # of the file in the peer's folder
+    options: dict[str, str]  # by setting
+    fixed: tuple[str, ...]
+
+
+WORD2VEC = {
+    "text": "-train", "output": "-output", "dim": "-size", "window": "-window", "sample": "-sample", "min_count": "-min-count",
+    "negatives": "-negative", "threads": "-threads", "alpha": "-alpha", "epochs": "-iter",
+}  # fmt: skip
+FASTTEXT = {
+    "text": "-input", "output": "-output", "dim": "-dim", "window": "-ws", "sample": "-t", "min_count": "-minCount",
+    "negatives": "-neg", "threads": "-thread", "alpha": "-lr", "epochs": "-epoch",
+}  # fmt: skip
+PROGRAMS = {
+    "word2vec": Program("word2vec", WORD2VEC, ("-cbow", "0", "-hs", "0", "-binary", "1")),
+    "fastText": Program("fasttext", FASTTEXT, ("skipgram", "-loss", "ns", "-minn", "0", "-maxn", "0")),
+    "pWord2Vec": Program("pWord2Vec", WORD2VEC, ("-binary", "1")),
+    "pSGNScc": Program("pSGNScc", WORD2VEC, ("-binary", "1")),
+}
+# With fewer than ten threads fastText leaves part of its table unwritten (facebookresearch/fastText#1061) and now and then
+# fails on NaN, when malloc hands it used memory. Pages fresh from the system are zero.
+PROGRAM_ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "MALLOC_MMAP_THRESHOLD_": "65536"}
+
+
+def train_program(job: Job, files: Files, scratch: Path) -> Trained:
+    """A program reads, trains and saves in one call: an epoch takes the difference of a run of all epochs and one of a single
+    epoch, and what is left of the latter comes before training.
+    """
+    from embedx import load
+
+    epochs, (name, names, fixed) = job["epochs"], PROGRAMS[job["tool"]]
+    program, seconds, cpu = Path(files["peers"], job["tool"], name), [], []
+    for n in (1, epochs):
+        settings = job | {"text": files["lines"], "output": str(scratch / "vectors"), "epochs": n}
+        if job["tool"] == "word2vec":  # a thread that reaches the end of the text skips its other epochs: one long epoch
+            (scratch / "text").write_bytes(Path(files["lines"]).read_bytes() * n)
+            settings |= {"text": str(scratch / "text"), "epochs": 1, "min_count": n * job["min_count"]}
+        options = [word for setting, option in names.items() for word in (option, str(settings[setting]))]
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        seconds.append(timed([str(program), *fixed, *options], PROGRAM_ENVIRONMENT, scratch))
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        cpu.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    vectors = load(str(scratch / ("vectors.vec" if job["tool"] == "fastText" else "vectors")))
+    epoch, cpu_epoch = ((all_epochs - one) / (epochs - 1) for one, all_epochs in (seconds, cpu))
+    version = {"version": hashlib.sha256(program.read_bytes()).hexdigest()[:12]}
+    return vectors, seconds[0] - epoch, epochs * epoch, epochs * cpu_epoch, 1024 * after.ru_maxrss, version
+
+
 def train_embedx(job: Job, files: Files, scratch: Path) -> Trained:
     begun = time.perf_counter()
     vectors, watch = run_embedx(job, files[job["file"]], scratch)
     started, ended = watch.stages["training"]
-    return vectors, started - begun, ended - started, status("VmHWM")
+    return vectors, started - begun, ended - started, watch.cpu["training"], status("VmHWM"), {}
 
 
 def run_embedx(job: Job, corpus: str, scratch: Path) -> tuple[Any, "Stopwatch"]:
@@ -116,7 +163,7 @@ def run_embedx(job: Job, corpus: str, scratch: Path) -> tuple[Any, "Stopwatch"]:
 
 
 EMBEDX_OPTIONS = ("dim", "window", "sample", "min_count", "epochs", "negatives", "threads", "seed")
-TRAINERS = {"gensim": train_gensim, "fasttext": train_fasttext, "embedx": train_embedx}
+TRAINERS = {"gensim": train_gensim, "embedx": train_embedx}
 
 
 class Stopwatch:
@@ -126,15 +173,18 @@ class Stopwatch:
 
     def __init__(self) -> None:
         self.stages: dict[str, tuple[float, float]] = {}
+        self.cpu: dict[str, float] = {}  # seconds of all cores
         self.began_at: dict[str, float] = {}  # time.time(), which processes share
 
     def start(self, title: str, total: float | None, unit: str, done: float = 0.0) -> None:
         self.title = title
         self.began_at[title] = time.time()
         self.stages[title] = (time.perf_counter(), float("nan"))
+        self.cpu[title] = -time.process_time()
 
     def finish(self) -> None:
         self.stages[self.title] = (self.stages[self.title][0], time.perf_counter())
+        self.cpu[self.title] += time.process_time()
 
     def update(self, done: float, **facts: Any) -> None: ...
     def expect(self, seconds: float, rate: float) -> None: ...
@@ -236,10 +286,12 @@ def command_help(job: Job, files: Files, scratch: Path) -> float:
 COMMANDS = {"embedx": command_embedx, "gensim": command_gensim, "embedx --help": command_help}
 
 
-def timed(arguments: list[str], environment: dict[str, str]) -> float:
+def timed(arguments: list[str], environment: dict[str, str], folder: Path | None = None) -> float:
     """Seconds that a command takes; if it fails, so do we, with what it said."""
     begun = time.perf_counter()
-    done = subprocess.run(arguments, env=os.environ | environment, capture_output=True, text=True)
+    done = subprocess.run(
+        arguments, env=os.environ | environment, cwd=folder, capture_output=True, text=True, errors="replace"
+    )  # fmt: skip
     seconds = time.perf_counter() - begun
     if done.returncode:
         sys.exit(f"{arguments[:4]}: exit code {done.returncode}\n{done.stderr[-2000:]}")
@@ -251,6 +303,13 @@ def first_block(job: Job, files: Files) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as scratch:
         _, watch = run_embedx(job, files[job["file"]], Path(scratch))
     return {"seconds": watch.began_at["training"] - float(files["began"])}
+
+
+def block(job: Job, files: Files) -> dict[str, Any]:
+    """Where the time of the training kernel goes."""
+    from eval import speed_block
+
+    return speed_block.measure(job, files["excerpt"])
 
 
 # ---- memory

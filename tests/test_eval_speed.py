@@ -1,14 +1,16 @@
 """eval speed: the corpus reaches every tool whole, and decisions follow from the records."""
 
 import gzip
+import struct
 from pathlib import Path
 
 import numpy as np
+import pytest
 from eval_setup import RESULTS, ROOT, Records, Run, found, made_up, rows_of
 from needs import needs_gensim
 
-from eval import corpus, speed, speed_process
-from eval.experiment import report
+from eval import corpus, speed, speed_block, speed_process
+from eval.experiment import in_process, report
 from tests import forked
 
 
@@ -144,3 +146,65 @@ def test_a_section_is_measured_once_and_reported_again_without_measuring(two_top
     (tmp_path / "speed.md").unlink()
     report(found("speed"), tmp_path, quick=True)
     assert (tmp_path / "speed.md").read_text() == again
+
+
+@pytest.mark.parametrize(("tool", "min_counts"), [("word2vec", ["5", "15"]), ("pWord2Vec", ["5", "5"])])
+def test_a_program_trains_all_epochs_and_an_epoch_takes_the_difference_of_two_runs(tool, min_counts, tmp_path, monkeypatch):
+    """word2vec.c, which would skip epochs, gets the text as many times over."""
+    typed = []
+
+    def timed(arguments, environment, folder):
+        given = dict(zip(arguments[-2::-2], arguments[:0:-2], strict=False))
+        n_words = len(Path(given["-train"]).read_text().split()) * int(given["-iter"])
+        typed.append((n_words, given["-min-count"], given["-alpha"]))
+        (folder / given["-output"]).write_bytes(b"1 2\nword " + struct.pack("2f", 1, 2) + b"\n")
+        return 2 + n_words / 1000
+
+    monkeypatch.setattr(speed_process, "timed", timed)
+    lines, program = tmp_path / "lines", tmp_path / tool / tool
+    lines.write_text("word " * 1000)
+    program.parent.mkdir()
+    program.touch()
+    job = speed.SETTINGS | {"tool": tool, "epochs": 3, "threads": 1, "alpha": 0.05, "score": False}
+    result = speed_process.train(job, {"peers": str(tmp_path), "lines": str(lines)})
+    assert typed == [(1000, min_counts[0], "0.05"), (3000, min_counts[1], "0.05")]
+    assert (result["before"], result["training"], result["total"]) == (2, 3, 5)
+    assert len(result["version"]) == 12
+
+
+def test_peers_train_at_each_rate_on_all_threads_and_at_the_best_one_on_fewer(tmp_path):
+    (tmp_path / "word2vec").mkdir()
+    (tmp_path / "word2vec" / "word2vec").touch()
+    about = {"tool": "word2vec", "purpose": "peers"}
+    done = [(about | {"threads": 2, "alpha": rate}, {"pooled": {"score": score}, "training": 2.0, "cpu": 4.0})
+            for rate, score in zip(speed.PEER_RATES, (0.2, 0.4, 0.3), strict=True)]  # fmt: skip
+    done = [({"kind": "train", "epochs": 5, **job}, result) for job, result in done]
+    run = Run(found("speed"), ["peers", "embedx", "word2vec"], quick=False, peers=str(tmp_path))
+    run.records = made_up(tmp_path / "raw", done)
+    asked = [(job["threads"], job["alpha"]) for job in speed.jobs(run) if job["tool"] == "word2vec"]
+    assert asked == [(2, rate) for rate in speed.PEER_RATES] + [(1, speed.PEER_RATES[1])]
+    row = rows_of(speed.peers(run.records))["2"]
+    shown = [row[name] for name in ("tool", "rate", "CPU s", "words/s", "words per CPU second", "pooled similarity")]
+    assert shown == ["word2vec", "0.05", "4.0", "2,000", "1,000", "0.400"]
+    run = Run(found("speed"), ["peers", "fastText"], quick=False, peers=str(tmp_path))
+    run.records = made_up(tmp_path / "raw", [])
+    with pytest.raises(SystemExit, match=r"fastText is not installed: build .*fastText/fasttext"):
+        list(speed.jobs(run))
+
+
+def test_the_parts_of_the_training_kernel_are_timed_and_shown(tmp_path):
+    """In plain Python, on a few words."""
+    text = tmp_path / "text"
+    text.write_text("a b c d " * 30)
+    job = {"objective": "ns", "turns": 1}
+    result = in_process("eval.speed_process", "block", job, {"excerpt": str(text)}, NUMBA_DISABLE_JIT="1")
+    assert list(result["seconds"]) == list(speed_block.PARTS)
+    assert result["words"] == 120
+    assert min(result["rows"], result["multiply_adds"], result["peak"]) > 0
+    records = made_up(
+        tmp_path / "raw", [({"kind": "block", **job}, result | {"seconds": dict.fromkeys(speed_block.PARTS, 1e-6)})]
+    )
+    row = rows_of(speed_block.parts(records))["ns"]
+    assert row["all, ns"] == "50"
+    assert row["planning, ns"] == "8"
+    assert {"ns", "ar", "ove", "implicit", "sampled-softmax", "bouchard", "umax"} < {*speed_block.SAMPLED}
