@@ -180,7 +180,7 @@ def test_rows_that_are_not_those_of_words_are_refused(tmp_path, which):
         model.load(tree).of(which)
     with pytest.raises(EmbedxError, match=f"--vectors {which}: this model has no output vectors"):
         model.load(saved(tmp_path / "none", vectors)).of(which)
-    with pytest.raises(EmbedxError, match="--vectors both: must be input, output or sum"):
+    with pytest.raises(EmbedxError, match="--vectors both: choose one of input, output, sum"):
         model.load(tree).of("both")
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from embedx.evaluation.labels import hits, ratio, row_of_label
+from embedx.evaluation.labels import hits, ratio
 from embedx.labeled.data import Labels
 
 THIRDS = ("head", "middle", "tail")  # of the occurrences of labels in training
@@ -102,7 +102,7 @@ def confusions(top: np.ndarray, labels: Labels) -> list[Confusion]:
     """
     share = np.minimum(labels.n_of_row, top.shape[1])
     row, column = np.nonzero((np.arange(top.shape[1]) < share[:, None]) & ~hits(top, labels))
-    of_label = row_of_label(labels)
+    of_label = labels.row_of_id
     is_missed = ranks(top, labels) >= share[of_label]
     shape = len(labels), int(max(top.max(initial=0), labels.ids.max(initial=0))) + 1
     wrong = csr_matrix((np.ones(len(row), np.int64), (row, top[row, column])), shape)
@@ -130,7 +130,7 @@ def reliability(probability: np.ndarray, is_right: np.ndarray, bins: int = BINS)
 def ranks(top: np.ndarray, labels: Labels) -> np.ndarray:
     """The place of each of `labels.ids` among the predictions for its row, from 0 on; NOT_FOUND if it is not there."""
     rank = np.full(len(labels.ids), NOT_FOUND)
-    row = row_of_label(labels)
+    row = labels.row_of_id
     for place in reversed(range(top.shape[1])):
         rank[top[row, place] == labels.ids] = place
     return rank

@@ -51,15 +51,10 @@ class LabelMetrics:
         n_train: int | None = None,
         ks: tuple[int, ...] = (1, 3, 5),
     ) -> None:
-        self.n_labels = n_labels
-        self.ks = ks
-        self.weights: np.ndarray | None = None
-        if label_counts is not None:
-            assert n_train is not None
-            self.weights = inverse_propensity(label_counts, n_train)
-        self.has_likelihood = False
-        self.counts: defaultdict[str, int] = defaultdict(int)  # of rows
-        self.sums: defaultdict[str, float] = defaultdict(float)  # over rows
+        self.n_labels, self.ks = n_labels, ks
+        self.weights = inverse_propensity(label_counts, n_train or 0) if label_counts is not None else None
+        self.log_p: list[np.ndarray] = []  # of the rows of each block, float64
+        self.sums: defaultdict[str, float] = defaultdict(int)  # over rows
 
     def add(self, log_p: np.ndarray | None, scores: np.ndarray, labels: Labels) -> None:
         """Take in a block of rows.
@@ -71,19 +66,19 @@ class LabelMetrics:
         top, _ = top_k(scores, max(1, *self.ks))
         self.add_ranked(top, labels)
         if log_p is not None:
-            self._add_likelihood(log_p, labels)
+            self.log_p.append(label_means(log_p, labels)[1])
 
     def add_ranked(self, top: np.ndarray, labels: Labels) -> None:
         """Take in a block of rows of which only the best labels are known: their distinct ids, best first, int (B, max(ks)) or
         as many as there are labels.
         """
         labelled = np.flatnonzero(labels.n_of_row)
-        self.counts["n_without_labels"] += len(labels) - len(labelled)
+        self.sums["n_without_labels"] += len(labels) - len(labelled)
         top, labels = top[labelled], labels.rows(labelled)
         hit = hits(top, labels)
-        self.counts["n"] += len(labels)
-        self.counts["n_unknown"] += len(labels) - len(np.unique(row_of_label(labels)[labels.ids < self.n_labels]))
-        self.counts["hits"] += int(np.count_nonzero(hit[:, 0]))
+        self.sums["n"] += len(labels)
+        self.sums["n_unknown"] += len(labels) - len(np.unique(labels.row_of_id[labels.ids < self.n_labels]))
+        self.sums["hits"] += np.count_nonzero(hit[:, 0])
         for k in self.ks:
             gain = 1 / np.log2(np.arange(2, k + 2))
             ideal = np.cumsum(gain)[np.minimum(labels.n_of_row, k) - 1]
@@ -102,45 +97,30 @@ class LabelMetrics:
             log_likelihood_clamped         the same with each row's at least -26, as augment & reduce prints it
             log_likelihood_standard_error  of log_likelihood, by the choice of test rows
         """
-        counts, sums = self.counts, self.sums
-        n = counts["n"]
-        measures: dict[str, float] = {
-            "n": n,
-            "n_without_labels": counts["n_without_labels"],
-            "n_unknown": counts["n_unknown"],
-            "accuracy": ratio(counts["hits"], n),
-        }
-        if self.has_likelihood:
-            m = counts["likelihood"]
-            mean = ratio(sums["log_p"], m)
-            variance = ratio(sums["log_p²"] - m * mean * mean, m - 1)
+        sums = self.sums
+        n = sums["n"]
+        measures = {name: sums[name] for name in ("n", "n_without_labels", "n_unknown")} | {"accuracy": ratio(sums["hits"], n)}
+        if self.log_p:
+            log_p = np.concatenate(self.log_p)
+            m, mean = len(log_p), ratio(log_p.sum(), len(log_p))
             measures["log_likelihood"] = mean
-            measures["log_likelihood_clamped"] = ratio(sums["clamped"], m)
-            # rounding may make it negative for equal values; nan, where a row has log p = -inf, stays
-            measures["log_likelihood_standard_error"] = math.nan if math.isnan(variance) else math.sqrt(max(0.0, variance) / m)
-        measures |= {f"p@{k}": ratio(sums[f"p@{k}"], n) for k in self.ks}
-        measures |= {f"ndcg@{k}": ratio(sums[f"ndcg@{k}"], n) for k in self.ks}
+            measures["log_likelihood_clamped"] = ratio(np.maximum(log_p, MIN_LOG_LIKELIHOOD).sum(), m)
+            with np.errstate(invalid="ignore"):  # a row with log p = -inf makes the error nan
+                measures["log_likelihood_standard_error"] = math.sqrt(ratio(((log_p - mean) ** 2).sum(), (m - 1) * m))
+        measures |= {f"{name}@{k}": ratio(sums[f"{name}@{k}"], n) for name in ("p", "ndcg") for k in self.ks}
         if self.weights is not None:
             measures |= {f"psp@{k}": ratio(sums[f"psp@{k}"], sums[f"best psp@{k}"]) for k in self.ks}
         return measures
 
     def _add_propensity_scored(self, hit: np.ndarray, top: np.ndarray, labels: Labels, weights: np.ndarray) -> None:
         gain = np.where(hit, weights[top], 0.0)
-        row = row_of_label(labels)
+        row = labels.row_of_id
         own = weights[np.minimum(labels.ids, self.n_labels)]
         own = own[np.lexsort((-own, row))]  # the largest of each row first
         rank = np.arange(len(row)) - labels.offsets[row]
         for k in self.ks:
             self.sums[f"psp@{k}"] += float(gain[:, :k].sum())
             self.sums[f"best psp@{k}"] += float(own[rank < k].sum())
-
-    def _add_likelihood(self, log_p: np.ndarray, labels: Labels) -> None:
-        self.has_likelihood = True
-        _, means = label_means(log_p, labels)
-        self.counts["likelihood"] += len(means)
-        self.sums["log_p"] += float(means.sum())
-        self.sums["log_p²"] += float((means * means).sum())
-        self.sums["clamped"] += float(np.maximum(means, MIN_LOG_LIKELIHOOD).sum())
 
 
 def likelihood_warning(metrics: Mapping[str, float], n_labels: int) -> str:
@@ -246,7 +226,7 @@ def derivatives(blocks: Iterable[tuple[np.ndarray, Labels]], temperature: float)
 def label_means(values: np.ndarray, labels: Labels) -> tuple[np.ndarray, np.ndarray]:
     """The rows with a known label, int64 (n,), and the mean of each one's values at its known labels, float64 (n,)."""
     known = labels.ids < values.shape[1]
-    row = row_of_label(labels)[known]
+    row = labels.row_of_id[known]
     sums = np.bincount(row, weights=values[row, labels.ids[known]], minlength=len(labels))
     n = np.bincount(row, minlength=len(labels))
     chosen = np.flatnonzero(n)
@@ -256,13 +236,8 @@ def label_means(values: np.ndarray, labels: Labels) -> tuple[np.ndarray, np.ndar
 def hits(top: np.ndarray, labels: Labels) -> np.ndarray:
     """Which predictions are correct, bool like `top`, the ids predicted for each row."""
     width = int(max(top.max(initial=0), labels.ids.max(initial=0))) + 1
-    has = row_of_label(labels) * width + labels.ids
+    has = labels.row_of_id * width + labels.ids
     return np.isin(np.arange(len(labels))[:, None] * width + top, has)
-
-
-def row_of_label(labels: Labels) -> np.ndarray:
-    """To which row each of labels.ids belongs, int64."""
-    return np.repeat(np.arange(len(labels)), labels.n_of_row)
 
 
 def blocks_of_rows(n: int, width: int) -> Iterator[slice]:

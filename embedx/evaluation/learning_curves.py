@@ -9,27 +9,26 @@ Points = list[list[float]]
 
 def heldout_points(facts: Mapping[str, Any]) -> Points:
     """The log-likelihood of held-out text, during training and at the end."""
-    end = [facts.get("epochs"), facts.get("seconds"), (facts.get("heldout") or {}).get("log_likelihood")]
-    return finite([*([each.get(name) for name in ("epoch", "seconds", "log_likelihood")] for each in history(facts)), end])
+    end = {**(facts.get("heldout") or {}), "epoch": facts.get("epochs"), "seconds": facts.get("seconds")}
+    return _points([*_history(facts), end], "log_likelihood")
 
 
 def validation_points(facts: Mapping[str, Any], measure: str) -> Points:
     """A score of the validation data after each epoch."""
-    return finite(
-        [[each.get("epoch"), each.get("seconds"), (each.get("validation") or {}).get(measure)] for each in history(facts)]
-    )
+    return _points([each | (each.get("validation") or {}) for each in _history(facts)], measure)
 
 
 def loss_points(facts: Mapping[str, Any]) -> Points:
     """The loss of each epoch, or after each iteration of --collapsed, as far as the model has them."""
-    return finite([[each.get("epoch", each.get("number")), each.get("seconds"), each.get("loss")] for each in history(facts)])
+    return _points(_history(facts), "loss")
 
 
-def history(facts: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _history(facts: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The records after each epoch."""
-    return list(facts.get("history") or [])
+    return facts.get("history") or []
 
 
-def finite(points: list[list[Any]]) -> Points:
-    """The points whose values are all finite."""
-    return [each for each in points if all(isinstance(value, int | float) and math.isfinite(value) for value in each)]
+def _points(records: list[dict[str, Any]], name: str) -> Points:
+    """The points of records whose values are all finite."""
+    found: list[list[Any]] = [[each.get("epoch", each.get("number")), each.get("seconds"), each.get(name)] for each in records]
+    return [each for each in found if all(isinstance(value, int | float) and math.isfinite(value) for value in each)]

@@ -43,11 +43,16 @@ class SimilarityPairs:
     name: str
     words: list[tuple[str, str]]
     gold: np.ndarray  # float64 (items,)
-    candidates: int = PAIR_CANDIDATES
+    sizes: tuple[int, ...] = ()  # of the sets that it pools, whose items follow each other; empty if it is a set of its own
+    candidates: ClassVar[int] = PAIR_CANDIDATES
     measure: ClassVar[str] = "spearman"
 
     def __len__(self) -> int:
         return len(self.words)
+
+    def by_set(self, items: np.ndarray) -> list[np.ndarray]:
+        """`items`, bool or float (items,), of each set that is pooled."""
+        return np.split(items, np.cumsum(self.sizes[:-1], dtype=np.int64))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -107,26 +112,6 @@ class Outliers:
         return np.repeat(np.arange(len(self.groups)), [len(outliers) for _, outliers in self.groups])[None]
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class PooledPairs:
-    """Several lists of word pairs as one test, whose items are those of the first, then those of the second, and so on."""
-
-    tests: list[SimilarityPairs]
-    name: ClassVar[str] = "pooled"
-    measure: ClassVar[str] = "spearman"
-
-    def __len__(self) -> int:
-        return sum(map(len, self.tests))
-
-    @property
-    def candidates(self) -> int:
-        return max(test.candidates for test in self.tests)
-
-    def parts(self, items: np.ndarray) -> list[np.ndarray]:
-        """`items`, bool or float (items,), by list."""
-        return np.split(items, np.cumsum([len(test) for test in self.tests])[:-1])
-
-
 TestSet = SimilarityPairs | Analogies | Categories | Outliers
 
 
@@ -134,7 +119,7 @@ TestSet = SimilarityPairs | Analogies | Categories | Outliers
 class Answers:
     """The scores of one model on one test set, by item."""
 
-    test: TestSet | PooledPairs
+    test: TestSet
     values: np.ndarray  # float64 (items,): the cosine, or 1 for a correct answer and 0 for a wrong one; NaN if excluded
     details: dict[str, Any] = dataclasses.field(default_factory=dict)  # further measures
 
@@ -148,13 +133,12 @@ class Answers:
         return np.asarray(~np.isnan(self.values))
 
     def scored(self, items: np.ndarray | None = None, seed: int = 0, resamples: int = statistics.RESAMPLES) -> statistics.Score:
-        """The score of some items, bool (items,), by default all used; of a list of pairs MIN_ITEMS or none."""
+        """The score of some items, bool (items,), by default all used; of a set of pairs MIN_ITEMS or none."""
         items = self.used if items is None else items
-        if isinstance(self.test, Analogies | Categories | Outliers):
+        if not isinstance(self.test, SimilarityPairs):
             return statistics.grouped(self.values[items], self.test.clusters()[:, items])
-        lists = self.test if isinstance(self.test, PooledPairs) else PooledPairs([self.test])
-        parts = zip(lists.tests, lists.parts(self.values), lists.parts(items), strict=True)
-        kept = [(test.gold[some], values[some]) for test, values, some in parts if some.any()]
+        sets = zip(*map(self.test.by_set, (self.test.gold, self.values, items)), strict=True)
+        kept = [(gold[some], values[some]) for gold, values, some in sets if some.any()]
         return statistics.resampled(statistics.mean_spearman(kept), [len(gold) for gold, _ in kept], seed, resamples)
 
 
@@ -217,8 +201,7 @@ def read_pairs(path: Path, name: str | None = None) -> SimilarityPairs:
     words: list[tuple[str, str]] = []
     gold: list[float] = []
     for order, (where, line) in enumerate(lines_of(path)):
-        fields = between(line, "\t" if "\t" in line else ",")
-        fields = fields if len(fields) > 2 else line.split()
+        fields = fields_of(line, 3)
         try:
             a, b, score = fields[0], fields[1], float(fields[2])
         except (IndexError, ValueError):
@@ -243,12 +226,12 @@ def read_analogies(path: Path, name: str | None = None, candidates: int = ANALOG
         if line.startswith(":"):
             section = line[1:].strip() or "all"
             continue
-        # Words between tabs or commas may hold spaces; a word with a comma in it is no list.
-        fields = next((each for each in (between(line, ","), line.split(), between(line, "\t")) if len(each) == 4), None)
-        if fields is None:
-            raise EmbedxError(f"{where}: {len(line.split())} words; a question has four, such as `{QUESTION}`")
+        fields = fields_of(line, 4)
+        question = tuple(fields if len(fields) == 4 else line.split())  # a word with a comma in it is no list
+        if len(question) != 4:
+            raise EmbedxError(f"{where}: {len(question)} words; a question has four, such as `{QUESTION}`")
         sections.append(section)
-        words.append(tuple(fields))
+        words.append(question)
     if not words:
         raise EmbedxError(f"{path}: holds no questions; lines look like `{QUESTION}`")
     return Analogies(name or path.stem, sections, words, candidates)
@@ -258,8 +241,7 @@ def read_categories(path: Path) -> Categories:
     """The words in a file of `word TAB category`, or the same with a comma or spaces."""
     words, categories = [], []
     for order, (where, line) in enumerate(lines_of(path)):
-        fields = between(line, "\t" if "\t" in line else ",")
-        fields = fields if len(fields) > 1 else line.split()
+        fields = fields_of(line, 2)
         if len(fields) < 2 or not all(fields[:2]):
             raise EmbedxError(f"{where}: not a word with its category; lines look like `owl TAB bird`")
         if order or fields[0].lower() != "word":  # the names of the columns
@@ -287,10 +269,13 @@ def read_outliers(path: Path) -> Outliers:
     return Outliers(path.stem, groups)
 
 
-def between(line: str, separator: str) -> list[str]:
-    """The fields of a line; those between commas without quotation marks around them."""
-    fields = [field.strip() for field in line.split(separator)]
-    return [field[1:-1] if len(field) > 1 and field[0] == field[-1] == '"' else field for field in fields]
+def fields_of(line: str, n: int) -> list[str]:
+    """The fields of a line, without quotation marks around them: between tabs if there are n, else commas, else spaces."""
+    for separator in ("\t", ","):
+        fields = [field.strip() for field in line.split(separator)]
+        if len(fields) >= n:
+            return [field[1:-1] if len(field) > 1 and field[0] == field[-1] == '"' else field for field in fields]
+    return line.split()
 
 
 def lines_of(path: Path, keep_blank: bool = False) -> Iterator[tuple[str, str]]:

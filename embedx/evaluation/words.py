@@ -33,7 +33,6 @@ from embedx.evaluation.word_sets import (
     Answers,
     Categories,
     Outliers,
-    PooledPairs,
     SimilarityPairs,
     TestSet,
     WordTests,
@@ -42,6 +41,8 @@ from embedx.evaluation.word_sets import (
 )
 from embedx.training.progress import Progress, Silent
 from embedx.vectors.model import VECTORS, WordVectors, load, unit
+
+POOLED = "pooled"  # the name of several sets of pairs together
 
 # ---- scoring a model
 
@@ -90,15 +91,18 @@ def similarities(test: SimilarityPairs, vectors: WordVectors, oov: bool = False)
 
 def pooled(answers: Sequence[Answers]) -> Answers | None:
     """The answers to all similarity sets together; None if there are fewer than two sets."""
-    sets = [(each.test, each) for each in answers if isinstance(each.test, SimilarityPairs)]
+    sets = [(each.test, each.values) for each in answers if isinstance(each.test, SimilarityPairs)]
     pairs = [{frozenset(map(str.upper, words)) for words in test.words} for test, _ in sets]
     # A set counts unless another holds all its pairs; of two with the same pairs the first does.
     is_part = [any(mine < other or (mine == other and j < k) for j, other in enumerate(pairs)) for k, mine in enumerate(pairs)]
     kept = [each for each, is_in_another in zip(sets, is_part, strict=True) if not is_in_another]
     if len(kept) < 2:
         return None
-    values = [each.values if np.count_nonzero(each.used) >= MIN_ITEMS else np.full(len(test), np.nan) for test, each in kept]
-    return Answers(PooledPairs([test for test, _ in kept]), np.concatenate(values), {"sets": [test.name for test, _ in kept]})
+    tests = [test for test, _ in kept]
+    values = [each if np.count_nonzero(~np.isnan(each)) >= MIN_ITEMS else np.full(len(each), np.nan) for _, each in kept]
+    words, gold = [pair for test in tests for pair in test.words], np.concatenate([test.gold for test in tests])
+    together = SimilarityPairs(POOLED, words, gold, tuple(map(len, tests)))
+    return Answers(together, np.concatenate(values), {"sets": [test.name for test in tests]})
 
 
 # ---- comparing
@@ -113,8 +117,8 @@ def paired_difference(a: Sequence[Answers], b: Sequence[Answers], seed: int = 0)
     """
     test = a[0].test
     items = np.logical_and.reduce([answers.used for answers in [*a, *b]])
-    if isinstance(test, PooledPairs):
-        items = np.concatenate([part & (np.count_nonzero(part) >= MIN_ITEMS) for part in test.parts(items)])
+    if isinstance(test, SimilarityPairs) and test.sizes:
+        items = np.concatenate([part & (np.count_nonzero(part) >= MIN_ITEMS) for part in test.by_set(items)])
     shared, runs = int(np.count_nonzero(items)), (len(a), len(b))
     if shared < MIN_ITEMS:
         return ScoreDifference(test.name, test.measure, math.nan, (math.nan, math.nan), shared, runs)
@@ -186,7 +190,7 @@ def summary(name: str, answers: Answers, seed: int) -> TestScore:
 
 def coverage(score: TestScore) -> list[str]:
     """A warning if the vocabulary covers too few items for the score to mean much."""
-    if score.test == PooledPairs.name:  # there are warnings for its sets
+    if score.test == POOLED:  # there are warnings for its sets
         return []
     if score.used < MIN_ITEMS:
         return [f"{score.model}: nothing to score on {score.test}, its vocabulary covers {score.used} of {score.total:,} items"]
