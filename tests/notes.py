@@ -1,11 +1,17 @@
-"""Progress that keeps its notes."""
+"""Progress that keeps its notes, stages and counts."""
 
 from embedx.training.progress import Silent
 
 
 class Notes(Silent):
     def __init__(self):
-        self.notes = []
+        self.notes, self.stages, self.done = [], [], []
+
+    def start(self, title, total, unit, done=0):
+        self.stages.append((title, total, unit))
+
+    def update(self, done, **facts):
+        self.done.append(done)
 
     def note(self, message):
         self.notes.append(message)

@@ -12,7 +12,7 @@ from needs import needs_gensim
 
 from embedx.errors import EmbedxError
 from embedx.vectors import export, formats, model
-from tests.test_formats import Notes
+from tests.notes import Notes
 
 OF_LINES = ("word2vec", "word2vec-binary", "glove")
 

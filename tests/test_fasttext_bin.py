@@ -13,7 +13,7 @@ from embedx.text.ngrams import NGrams
 from embedx.vectors import export, model
 from embedx.vectors.formats import fasttext as fasttext_bin
 from embedx.vectors.subwords import Subwords
-from tests.test_formats import Notes
+from tests.notes import Notes
 
 TEXT = "the cat sat on the naïve mat while ducks quacked in Straße 日本語 and catty mats were sat upon by ducklings\n"
 UNSEEN = ["duck", "naïvely", "Straßenbahn", "日本", "mattress"]

@@ -14,29 +14,10 @@ import zstandard
 from embedx.errors import EmbedxError
 from embedx.vectors import formats, model
 from embedx.vectors.formats import contract
+from tests.notes import Notes
 
 WORDS = ["the", "naïve", "a\u00a0b", "</s>", "42"]
 VECTORS = np.array([[0.1, -2.5], [1e-20, 3e20], [7, 8], [0, -0.0], [1 / 3, 2 / 3]], np.float32)
-
-
-class Notes:
-    """Keeps what it is told."""
-
-    def __init__(self):
-        self.notes = []
-        self.stages = []
-        self.done = []
-
-    def start(self, title, total, unit):
-        self.stages.append((title, total, unit))
-
-    def update(self, done, **facts):
-        self.done.append(done)
-
-    def finish(self): ...
-
-    def note(self, message):
-        self.notes.append(message)
 
 
 def text(header=True, end="\n"):

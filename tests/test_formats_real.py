@@ -203,11 +203,11 @@ def test_parquet_of_other_programs_has_lists_of_any_kind(tmp_path):
     np.testing.assert_array_equal(found.vectors, [[1, 2], [3, 4]])
     for columns, complaint in (
         ({"word": ["a", "b"], "vector": [[1.0], [1.0, 2.0]]}, "vectors of different lengths"),
-        ({"word": ["a", None], "vector": [[1.0], [2.0]]}, "the column `word` has empty cells"),
+        ({"word": ["a", None], "vector": [[1.0], [2.0]]}, "words that are no text"),
         ({"word": ["a", "b"], "vector": [[1.0], [None]]}, "the vector of 'b' is not finite"),
         ({"word": ["a"], "vector": [["x"]]}, "`vectors` is object"),
-        ({"word": [1], "vector": [[1.0]]}, "the column `word` is 'int64', and not text"),
-        ({"word": ["a"], "v": [[1.0]]}, "no column `vector`, but 'word, v'"),
+        ({"word": [1], "vector": [[1.0]]}, "words that are no text"),
+        ({"word": ["a"], "v": [[1.0]]}, "no readable Parquet file with columns `word` and `vector`"),
         ({"word": ["a"], "vector": [[float("nan")]]}, "the vector of 'a' is not finite"),
     ):
         parquet.write_table(pyarrow.table(columns), tmp_path / "a.parquet")
@@ -259,7 +259,7 @@ def test_gensim_loads_its_own_format(tmp_path, dtype, mmap):
 @needs_gensim
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
 def test_a_file_of_gensim_is_read_by_who_trusts_it(tmp_path):
-    from gensim.models import KeyedVectors
+    from gensim.models import KeyedVectors, Word2Vec
 
     given = toy()
     keyed = KeyedVectors(12)
@@ -270,9 +270,15 @@ def test_a_file_of_gensim_is_read_by_who_trusts_it(tmp_path):
     (tmp_path / "other").write_bytes(b"\x80\x04N.")
     with pytest.raises(EmbedxError, match="other: gensim finds no word vectors in it"):
         model.load(tmp_path / "other", trust_pickle=True)
-    found = model.load(tmp_path / "a.model", trust_pickle=True)
-    assert found.words == WORDS
-    np.testing.assert_array_equal(found.vectors, given.vectors)
+    keyed.expandos["count"] = given.counts
+    trained = Word2Vec(vector_size=12)
+    trained.wv = keyed
+    trained.save(str(tmp_path / "b.model"))
+    for name, counts in (("a.model", None), ("b.model", given.counts)):
+        found = model.load(tmp_path / name, trust_pickle=True)
+        assert found.words == WORDS
+        np.testing.assert_array_equal(found.vectors, given.vectors)
+        np.testing.assert_array_equal(found.counts, counts)
 
 
 # ---- sentences
@@ -362,14 +368,14 @@ TWO = np.array(["a", "b"])
     ("arrays", "complaint"),
     [
         ({"words": TWO}, "`vectors` is missing"),
-        ({"vectors": ONES}, "no text in an array `words`, but 'vectors'"),
-        ({"words": np.arange(2), "vectors": ONES}, r"no text in an array `words`, which is int64 \(2,\)"),
+        ({"vectors": ONES}, "no readable .npz of text `words` and of `vectors`"),
+        ({"words": np.arange(2), "vectors": ONES}, "no readable .npz .*expected str instance, int found"),
         ({"words": TWO[:1], "vectors": ONES}, r"`vectors` is float32 \(2, 3\) and not \(1, dim\)"),
         ({"words": TWO, "vectors": ONES.astype(np.int8)}, "`vectors` is int8 .*, of floats, or of int8 beside `scale`"),
         ({"words": TWO, "vectors": ONES.astype(np.int8), "scale": np.ones(3)}, r"`scale` is float64 \(3,\) for 2 words"),
         ({"words": TWO, "vectors": ONES * np.nan}, "the vector of 'a' is not finite"),
-        ({"words": np.array(["a", "\ud800"]), "vectors": ONES}, "the word .* is no valid Unicode"),
-        ({"words": TWO.astype(object), "vectors": ONES}, "no readable .npz of word vectors .*Object arrays cannot be loaded"),
+        ({"words": np.array(["a", "\ud800"]), "vectors": ONES}, "no readable .npz .*surrogates"),
+        ({"words": TWO.astype(object), "vectors": ONES}, "no readable .npz .*Object arrays cannot be loaded"),
     ],
 )
 def test_an_npz_that_cannot_be_is_reported(tmp_path, arrays, complaint):
@@ -398,9 +404,8 @@ WORD = {"dtype": "U8", "shape": [2], "data_offsets": [4, 6]}
     [
         (tensors({"words": {"dtype": "U8", "shape": [9], "data_offsets": [0, 2]}}, b"a\n"), "no readable safetensors"),
         (b"\xff\0\0\0\0\0\0\0{", "no readable safetensors"),
-        (tensors({}), "no UTF-8 in a tensor `words` of uint8"),
-        (tensors({"words": ALONE}, b"ab"), "`words` is cut short within its last line"),
-        (tensors({"words": ALONE}, b"\xff\n"), "`words` is no UTF-8 at byte 0"),
+        (tensors({}), "no readable safetensors of `words` and `vectors`"),
+        (tensors({"words": ALONE}, b"\xff\n"), "no readable safetensors .*can't decode byte 0xff in position 0"),
         (tensors({"words": ALONE}, b"a\n"), "`vectors` is missing"),
         (
             tensors({"words": WORD, "vectors": {"dtype": "I32", "shape": [1, 1], "data_offsets": [0, 4]}}, b"\0\0\x80?a\n"),

@@ -1,7 +1,6 @@
 """The model folder as its users meet it: saved, loaded, queried, overwritten, damaged."""
 
 import os
-import pickle
 import re
 import shutil
 import signal
@@ -92,13 +91,6 @@ def test_a_query_with_an_unknown_word_is_reported_what_is_near(tmp_path):
     assert "paris" not in vectors
     assert "Paris" in vectors
     assert len(vectors) == 4
-
-
-def test_vectors_by_word_and_by_list():
-    vectors = model.WordVectors(["a", "b"], {"input": np.eye(2, dtype=np.float32)})
-    np.testing.assert_array_equal(vectors["b"], [0, 1])
-    np.testing.assert_array_equal(vectors[["b", "a"]], [[0, 1], [1, 0]])
-    assert vectors.output_vectors is None
 
 
 def test_neighbours_of_few_words_and_of_zero_vectors():
@@ -363,51 +355,6 @@ def test_what_cannot_be_saved_in_the_end_is_reported_before_training(tmp_path, m
         check_output(tmp_path / "circle", overwrite=True)
     (tmp_path / "circle").unlink()
     assert [each.name for each in tmp_path.iterdir()] == ["m"]
-
-
-def cut(file: Path):
-    os.truncate(file, file.stat().st_size - 3)
-
-
-def edit(file: Path, old: bytes, new: bytes):
-    content = file.read_bytes()
-    assert old in content
-    file.write_bytes(content.replace(old, new))
-
-
-def shorten(folder: Path, n: int):
-    """Leave `n` words, and say so in model.json."""
-    lines = (folder / "vocabulary.tsv").read_bytes().splitlines(keepends=True)
-    edit(folder / "model.json", f'"vocabulary": {len(lines)}'.encode(), f'"vocabulary": {n}'.encode())
-    edit(folder / "model.json", b'"checksum"', b'"former_checksum"')
-    (folder / "vocabulary.tsv").write_bytes(b"".join(lines[:n]))
-
-
-@pytest.mark.parametrize(
-    ("damage", "complaint"),
-    [
-        (lambda m: (m / "output.npy").unlink(), "output.npy: missing; restore the folder"),
-        (lambda m: cut(m / "input.npy"), "input.npy: damaged .*; restore the folder"),
-        (lambda m: np.save(m / "input.npy", np.zeros((3, 6), np.float32)), r"holds float32 \(3, 6\), but model.json says"),
-        (lambda m: np.save(m / "input.npy", np.array([{}], object), allow_pickle=True), "input.npy: damaged"),
-        (lambda m: (m / "input.npy").write_bytes(pickle.dumps([1])), "input.npy: damaged .*magic string"),
-        (lambda m: cut(m / "vocabulary.tsv"), "vocabulary.tsv: cut short within its last line"),
-        (lambda m: edit(m / "vocabulary.tsv", b"w0\t500\n", b""), "vocabulary.tsv: 49 lines, but model.json says 50"),
-        (lambda m: shorten(m, 49), "vocabulary.tsv: 49 words, but input.npy has 50 rows"),
-        (lambda m: edit(m / "model.json", b'"vocabulary": 50', b""), r"model.json: damaged \(its checksum differs\)"),
-        (lambda m: edit(m / "vocabulary.tsv", b"w1\t490", b"w1\tx"), "vocabulary.tsv:2: no count after the name"),
-        (lambda m: edit(m / "vocabulary.tsv", b"w1\t", b"w0\t"), "vocabulary.tsv: a name occurs twice"),
-        (lambda m: edit(m / "vocabulary.tsv", b"w1\t", b"\xff\t"), "vocabulary.tsv: damaged"),
-        (lambda m: (m / "model.json").write_text("[]"), "model.json: damaged"),
-        (lambda m: edit(m / "model.json", b'"format": 1', b'"format": 2'), "model.json: format 2, .*; upgrade embedx"),
-        (lambda m: (m / "model.json").unlink(), r"not a model folder \(it has no model.json\)"),
-    ],
-)
-def test_damage_is_named_with_a_remedy(tmp_path, damage, complaint):
-    folder = save(tmp_path / "m", **toy())
-    damage(folder)
-    with pytest.raises(EmbedxError, match=complaint):
-        model.load(folder)
 
 
 def test_no_query_or_export_needs_gensim_or_numba():

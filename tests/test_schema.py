@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import random
 import signal
 
@@ -192,6 +193,19 @@ OF_BOTH = [
     ),
 ]  # fmt: skip
 OF_WORDS = [
+    (lambda m: (m / "model.json").unlink(), "not a model folder (it has no model.json)"),
+    (lambda m: change(m, "format", to=2), "model.json: format 2, while this embedx reads format 1; upgrade embedx"),
+    (lambda m: (m / "output.npy").unlink(), "output.npy: missing; restore the folder"),
+    (lambda m: os.truncate(m / "input.npy", 180), "input.npy: damaged ("),
+    (lambda m: np.save(m / "input.npy", np.zeros((3, 6), np.float32)), "input.npy: holds float32 (3, 6), but model.json says"),
+    (lambda m: np.save(m / "input.npy", np.array([{}], object), allow_pickle=True), "input.npy: damaged ("),
+    (lambda m: (m / "input.npy").write_bytes(pickle.dumps([1])), "input.npy: damaged (the magic string is not correct"),
+    (lambda m: (m / "vocabulary.tsv").write_text("a\t9\nb"), "vocabulary.tsv: cut short within its last line"),
+    (lambda m: (m / "vocabulary.tsv").write_text("a\t9\n"), "vocabulary.tsv: 1 lines, but model.json says 5"),
+    (lambda m: (m / "vocabulary.tsv").write_bytes(b"\xff\t1\n"), "vocabulary.tsv: damaged ("),
+    (lambda m: rename(m, "vocabulary", ["a\t1"] * 5), "vocabulary.tsv: a name occurs twice"),
+    (lambda m: rename(m, "vocabulary", ["a\t1", "b\t1"]), "vocabulary.tsv: 2 words, but input.npy has 5 rows"),
+    (lambda m: replace(m, "ngram", np.ones((2, 3), np.float32)), "model.json: no subwords, which a model with n-grams has"),
     (lambda m: spell(m, '"window": 5', '"window": "5"'), "model.json: damaged (its checksum differs)"),
     (lambda m: pipe(m, "vocabulary.tsv"), "vocabulary.tsv: damaged (not a regular file)"),
     (lambda m: rename(m, "vocabulary", ["a\t3", "b\t-2", "c\t1", "d\t1", "e\t1"]), "vocabulary.tsv:2: no count after the name"),

@@ -91,7 +91,7 @@ def test_what_the_defaults_resolve_to_is_within_range(options):
     config, counts = configure("ns", options), np.ones(100_000, dtype=np.int64)
     sampler = config.new_sampler()
     sampler.prepare(counts)
-    used = resolved(config.settings, config.objective, sampler, counts, config.settings.window + 1, Silent())
+    used = resolved(config.settings, config.objective, sampler, counts, config.settings.window + 1)
     assert used.block_size == config.settings.block_size
     assert 1 <= used.draws <= 1024
     assert used.threads >= 1

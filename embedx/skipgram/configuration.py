@@ -241,7 +241,7 @@ def warn_of_rate(settings: SkipGramSettings, objective: Objective, progress: Pro
 
 
 def resolved(
-    settings: SkipGramSettings, objective: Objective, sampler: Sampler, kept: np.ndarray, n_around: float, progress: Progress
+    settings: SkipGramSettings, objective: Objective, sampler: Sampler, kept: np.ndarray, n_around: float
 ) -> SkipGramSettings:
     """The settings with nothing left open: what `block_size`, `draws` and `threads` are for this vocabulary on this machine.
 
@@ -256,8 +256,6 @@ def resolved(
     likeliest = max(float(kept.max() / kept.sum()), float(sampler.noise.max()) if negatives else 0.0)
     of_centre = n_pairs * (1 + negatives) * (1.0 if is_path else likeliest)  # pairs of a centre with the likeliest row, or root
     block_size = min(settings.block_size, max(1, int(PAIRS_PER_ROW / of_centre)))
-    if block_size < settings.block_size and not is_path:
-        progress.note(f"small vocabulary: blocks of {block_size} words instead of {settings.block_size}")
     draws = max(negatives, math.ceil(negatives * block_size * n_pairs / PAIRS_PER_DRAW))
     if retrieves:
         draws = objective.negatives  # before the search begins; they count once each, whatever the pairs

@@ -36,8 +36,7 @@ class SkipGram:
         self.cache_dir = Path(cache_dir) if cache_dir else None
 
     def __repr__(self) -> str:
-        given = {name: value for name, value in self._params.items() if name == "objective" or value is not None}
-        return f"SkipGram({', '.join(f'{name}={value!r}' for name, value in given.items())})"
+        return f"SkipGram({', '.join(f'{name}={value!r}' for name, value in self._params.items() if value is not None)})"
 
     # ---- training
 

@@ -48,7 +48,7 @@ class Start:
             raise EmbedxError(f"--start {self.path}: no record of how it was trained; give a folder that `embedx train` wrote")
         self.counts: np.ndarray = self.model.counts
         self.objective = objectives.find(self.model.facts["objective"])
-        self.index = {word: row for row, word in enumerate(self.model.words)}
+        self.index = self.model.key_to_index
 
     def with_defaults(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """The options, those that have to be the model's and are not given as there. Raises `EmbedxError` for others."""
@@ -93,15 +93,15 @@ class Start:
     def summary(self, corpus: EncodedCorpus, words: Vocabulary, objective: Objective, has_bias: bool) -> str:
         """What changes, in a line."""
         n_old, before, n_seen = len(self.model), int(self.counts.sum()), sum(word in self.index for word in corpus.words)
-        others = {"output vectors": self.keeps_outputs(objective)}
+        lists: dict[bool, list[str]] = {True: ["word vectors"], False: []}  # kept, and reset
+        lists[self.keeps_outputs(objective)].append("output vectors")
         if has_bias:
-            others["biases"] = self.keeps_bias(objective)
-        kept = ["word vectors", *(name for name, is_kept in others.items() if is_kept)]
-        reset = [*(name for name, is_kept in others.items() if not is_kept), "the optimiser's state"]
+            lists[self.keeps_bias(objective)].append("biases")
+        lists[False].append("the optimiser's state")
         return (
             f"continuing from {self.path}: {n_old:,} words kept{' and frozen' * self.settings.freeze}, {n_seen:,} of them in "
             f"this text; {len(words) - n_old:,} added; {before:,} + {words.n_tokens - before:,} words of text; "
-            f"kept: {', '.join(kept)}; reset: {', '.join(reset)}"
+            f"kept: {', '.join(lists[True])}; reset: {', '.join(lists[False])}"
         )
 
     def keeps_outputs(self, objective: Objective) -> bool:

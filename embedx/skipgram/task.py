@@ -40,8 +40,7 @@ from embedx.vectors.subwords import Subwords
 INITIAL = 2**32  # the place of the initial vectors among a seed's random numbers
 INITIAL_FLOATS = 1 << 23  # drawn at a time
 MAX_SOURCES = 20  # whose names a model keeps
-BYTES_PER_LINE = 12  # of a word and its count in a model's folder, about
-COUNT_BYTES = 8
+BYTES_PER_WORD = 12  # with its count, in a model's folder, about
 
 
 class EpochEnd(NamedTuple):
@@ -134,8 +133,7 @@ class Task:
         if settings.ngrams is not None:  # the words' own parts beside their vectors
             n_rows += len(tables.inputs.rows)
         numbers = n_rows * settings.dim + len(self.buckets) + len(tables.outputs.rows)
-        of_words = n_words * (BYTES_PER_LINE + (COUNT_BYTES if self.heldout else 0))
-        return 4 * numbers + of_words, n_bytes((tables.inputs, tables.outputs, tables.state, tables.n_updates))
+        return 4 * numbers + n_words * BYTES_PER_WORD, n_bytes((tables.inputs, tables.outputs, tables.state, tables.n_updates))
 
     def initialise(self) -> None:
         """Write to tables of zeros what training starts from: inputs uniform in ±1/(2 dim), outputs zero but for biases; and
@@ -324,7 +322,7 @@ def prepared(corpus: EncodedCorpus, config: Configuration, progress: Progress) -
         settings = by_size(settings, objective, n_tokens, progress)
         warn_of_rate(settings, objective, progress)
         n_around = context_words(corpus.tokens, settings.window)
-        settings = resolved(settings, objective, sampler, kept, n_around, progress)
+        settings = resolved(settings, objective, sampler, kept, n_around)
     else:
         settings = replace(settings, threads=settings.threads or trainer.usable_cores())
     parts, buckets = subwords.NO_PARTS, np.zeros(0, np.int32)
@@ -334,8 +332,6 @@ def prepared(corpus: EncodedCorpus, config: Configuration, progress: Progress) -
         plan = MemoryPlan({"n-grams": need}, 0, available_memory())
         plan.check(f"the n-grams of {len(words):,} words", "lower --max-vocab or --buckets")
         parts, buckets = subwords.listed(in_utf8, settings.ngrams)
-        n_each = (len(parts.rows) - len(words)) / max(len(words), 1)
-        progress.note(f"subwords: {n_each:.1f} n-grams a word, in {len(buckets):,} of {settings.buckets:,} buckets")
     tables = empty_tables(objective, settings, len(words), len(buckets))._replace(parts=parts)
     config = replace(config, settings=settings)
     task = Task(corpus, config, words, remap, held_out, sampler, tables, buckets, progress)

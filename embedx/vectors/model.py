@@ -15,7 +15,7 @@ In the model folder (see `embedx.storage.folder`):
 
 import itertools
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from embedx.errors import EmbedxError, near
+from embedx.errors import EmbedxError, choice, near
 from embedx.settings import MAX_PASSES, PhraseSettings
 from embedx.storage.folder import DESCRIPTION, Folder, blamed_on, damaged, present
 from embedx.storage.folder import read as read_folder
@@ -33,7 +33,7 @@ from embedx.text.ngrams import ngrams
 from embedx.text.phrase_list import Collocation, Phrases
 from embedx.training.progress import Progress, Silent
 from embedx.vectors import formats
-from embedx.vectors.subwords import Subwords, check
+from embedx.vectors.subwords import Subwords
 
 TASK = "skipgram"
 VECTORS = ("input", "output", "sum")  # of a word: see `WordVectors.of`
@@ -88,7 +88,7 @@ class WordVectors:
     def of(self, which: str) -> "WordVectors":
         """The same words with other vectors: their output rows, or the sum of both, as in GloVe. Raises EmbedxError without."""
         if which not in VECTORS:
-            raise EmbedxError(f"--vectors {which}: must be {', '.join(VECTORS[:-1])} or {VECTORS[-1]}")
+            raise EmbedxError(f"--vectors {which}: {choice(which, VECTORS)}")
         if which == VECTORS[0]:
             return self
         output, name = self.output_vectors, self.facts.get("source", "this model")
@@ -106,7 +106,7 @@ class WordVectors:
         return len(self.words)
 
     def __contains__(self, word: str) -> bool:
-        return word in self._index
+        return word in self.key_to_index
 
     def __getitem__(self, word: str | Sequence[str]) -> np.ndarray:
         """The vector of a word, float32 (dim,), or of a list of words, float32 (words, dim). Raises KeyError.
@@ -115,8 +115,8 @@ class WordVectors:
         """
         if not isinstance(word, str):
             return np.array([self[each] for each in word], np.float32).reshape(-1, self.vector_size)
-        if word in self._index:
-            return np.asarray(self.vectors[self._index[word]])
+        if word in self.key_to_index:
+            return np.asarray(self.vectors[self.key_to_index[word]])
         vector = self.subwords.vector(word) if self.subwords is not None else None
         if vector is None:
             raise self._unknown(word)
@@ -132,16 +132,16 @@ class WordVectors:
         """The words, as gensim calls them."""
         return self.words
 
-    @property
-    def key_to_index(self) -> Mapping[str, int]:
+    @cached_property
+    def key_to_index(self) -> dict[str, int]:
         """The row of each word, as gensim calls it."""
-        return self._index
+        return {word: row for row, word in enumerate(self.words)}
 
     def index(self, word: str) -> int:
         """The row of `word`. A KeyError for an unknown word names words that look like it."""
-        if word not in self._index:
+        if word not in self.key_to_index:
             raise self._unknown(word)
-        return self._index[word]
+        return self.key_to_index[word]
 
     def _unknown(self, word: str) -> UnknownWordError:
         of_ngrams = ", nor is any of its n-grams" if self.subwords is not None else ""
@@ -175,7 +175,7 @@ class WordVectors:
         for tokens in documents:
             if isinstance(tokens, str):
                 raise EmbedxError(f"{tokens[:40]!r}: a document is a list of tokens; split the text")
-            rows = [row for token in tokens if (row := self._index.get(token)) is not None]
+            rows = [row for token in tokens if (row := self.key_to_index.get(token)) is not None]
             means.append(self.vectors[rows].mean(axis=0) if rows else np.zeros(self.vector_size, np.float32))
         return np.array(means, np.float32).reshape(len(means), self.vector_size)
 
@@ -198,7 +198,7 @@ class WordVectors:
         for sign, items in ((1, plus), (-1, minus)):
             for item in items:
                 query += sign * (self._unit(item) if isinstance(item, str) else item)
-        excluded = {self._index[item] for item in plus + minus if isinstance(item, str) and item in self._index}
+        excluded = {self.key_to_index[item] for item in plus + minus if isinstance(item, str) and item in self.key_to_index}
         return self._nearest([unit(query)], [excluded], top_k)[0]
 
     def most_similar_batch(
@@ -214,7 +214,7 @@ class WordVectors:
             raise EmbedxError(f"top_k {top_k}: must be at least 0")
         found = []
         step = max(1, MAX_COSINES // len(self))
-        for start in range(0, len(units) if top_k else 0, step):
+        for start in range(0, len(units), step):
             cosines = np.array(units[start : start + step], np.float32) @ self.vectors.T / self._norms
             for row, own in zip(cosines, excluded[start : start + step], strict=True):
                 row[list(own)] = -np.inf
@@ -222,7 +222,7 @@ class WordVectors:
                 best = np.argpartition(-row, max(n - 1, 0))[:n]
                 best = best[np.lexsort((best, -row[best]))]
                 found.append([(self.words[k], float(row[k])) for k in best.tolist()])
-        return found if top_k else [[] for _ in units]
+        return found
 
     def _unit(self, word: str) -> np.ndarray:
         return unit(self[word])
@@ -243,10 +243,6 @@ class WordVectors:
         return save_folder(
             folder, task=TASK, names=names, arrays=self.arrays, settings=self.settings, facts=self.facts, overwrite=overwrite
         )
-
-    @cached_property
-    def _index(self) -> dict[str, int]:
-        return {word: row for row, word in enumerate(self.words)}
 
     @cached_property
     def _norms(self) -> np.ndarray:  # float32 (words,), 1 where a vector is zero
@@ -294,20 +290,17 @@ def load_folder(path: Path) -> WordVectors:
 
 def _subwords_in(path: Path, stored: Folder) -> Subwords | None:
     """The n-grams of a model; None if it has none."""
-    lengths = stored.settings.get("subwords")
-    missing = [name for name in OF_SUBWORDS if name not in stored.arrays]
-    if lengths is None and len(missing) == len(OF_SUBWORDS):
+    known = {**stored.settings, **stored.arrays}
+    if not any(name in stored.arrays for name in OF_SUBWORDS):
         return None
-    if lengths is None or stored.settings.get("buckets") is None or missing:
-        lacks = f"no {missing[0]}.npy" if missing else "no settings.subwords and settings.buckets"
-        raise damaged(path / DESCRIPTION, f"{lacks}, which a model with n-grams has")
+    if missing := next((name for name in ("subwords", "buckets", *OF_SUBWORDS) if known.get(name) is None), None):
+        raise damaged(path / DESCRIPTION, f"no {missing}, which a model with n-grams has")
+    lengths, n_buckets, _, rows, buckets = (known[name] for name in ("subwords", "buckets", *OF_SUBWORDS))
     with blamed_on(path / DESCRIPTION):
-        found = Subwords(
-            ngrams(lengths, stored.settings["buckets"]), stored.arrays["ngram"], stored.arrays["ngram_bucket"]
-        )  # fmt: skip
-    with blamed_on(path / "ngram_bucket.npy"):
-        check(found)
-    return found
+        spec = ngrams(lengths, n_buckets)
+    if np.any(np.diff(np.concatenate([[-1], buckets, [n_buckets]])) <= 0):
+        raise damaged(path / "ngram_bucket.npy", f"not a bucket for each row, ascending, of {n_buckets:,}")
+    return Subwords(spec, rows, buckets)
 
 
 def _phrases_in(path: Path, stored: Folder) -> Phrases | None:

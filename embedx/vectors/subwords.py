@@ -4,7 +4,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from embedx.errors import EmbedxError
 from embedx.text.ngrams import NGrams
 
 
@@ -25,10 +24,3 @@ class Subwords(NamedTuple):
         if len(place) == 0:
             return None
         return np.asarray(self.rows[place].sum(axis=0, dtype=np.float32) / np.float32(len(wanted)))
-
-
-def check(subwords: Subwords) -> None:
-    """Raise `EmbedxError` where buckets and rows do not fit together."""
-    bounded = np.concatenate([[-1], subwords.buckets, [subwords.ngrams.n_buckets]])
-    if not np.all(bounded[1:] > bounded[:-1]):
-        raise EmbedxError(f"not a bucket for each row, ascending, of {subwords.ngrams.n_buckets:,}")

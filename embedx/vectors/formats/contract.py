@@ -167,8 +167,10 @@ def check_finite(name: str, words: Sequence[str], vectors: np.ndarray, remedy: s
         raise EmbedxError(f"{name}: {whose} {shown(words[bad])} is not finite; {remedy}")
 
 
-def as_vectors(name: str, words: list[str], arrays: Mapping[str, np.ndarray]) -> Found:
+def as_vectors(name: str, words: Sequence[Any], arrays: Mapping[str, np.ndarray]) -> Found:
     """The content of a file of arrays, as `Table.arrays` made them. Raises `EmbedxError` if they do not fit together."""
+    if not all(isinstance(word, str) for word in words):
+        raise EmbedxError(f"{name}: words that are no text; {AGAIN}")
     vectors, counts, scale = (arrays.get(each) for each in ("vectors", "counts", "scale"))
     for each, kinds, array in (("counts", "iu", counts), ("scale", "f", scale)):
         if array is not None and (array.shape != (len(words),) or array.dtype.kind not in kinds):
@@ -184,4 +186,4 @@ def as_vectors(name: str, words: list[str], arrays: Mapping[str, np.ndarray]) ->
     with np.errstate(all="ignore"):  # check_finite reports what overflows
         np.multiply(vectors, 1 if scale is None else scale[:, None], out=found, casting="unsafe")
     check_finite(name, words, found, AGAIN)
-    return Found(words, found, None if counts is None else counts.astype(np.int64))
+    return Found(list(words), found, None if counts is None else counts.astype(np.int64))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from embedx.errors import EmbedxError
-from embedx.vectors.formats.contract import Format, Found, Opened, Table
+from embedx.vectors.formats.contract import Format, Found, Opened, Table, as_vectors
 
 
 def read(file: Opened) -> Found:
@@ -23,15 +23,13 @@ def read(file: Opened) -> Found:
     try:
         opened = _library(file.name).load(str(file.path("gensim's own file")))
         opened = getattr(opened, "wv", opened)  # a Word2Vec or FastText model holds its vectors there
-        words, vectors = list(opened.index_to_key), np.ascontiguousarray(opened.vectors, np.float32)
+        words, arrays = opened.index_to_key, {"vectors": np.asarray(opened.vectors)}
     except EmbedxError:
         raise
     except Exception as error:  # a pickle can fail in any way
         raise EmbedxError(f"{file.name}: gensim finds no word vectors in it ({error})") from error
     counts = np.asarray(getattr(opened, "expandos", {}).get("count", np.nan))
-    if vectors.ndim != 2 or len(vectors) != len(words) or not all(isinstance(word, str) for word in words):
-        raise EmbedxError(f"{file.name}: {len(words):,} words, but vectors {vectors.shape}; write the file again by gensim")
-    return Found(words, vectors, counts.astype(np.int64) if counts.dtype.kind in "iu" else None)
+    return as_vectors(file.name, words, arrays | ({"counts": counts} if counts.dtype.kind in "iu" else {}))
 
 
 def write(path: Path, table: Table) -> None:

@@ -5,7 +5,6 @@
 `words` is an array of fixed width, four bytes for each character of the longest; so numpy.load reads it without pickle.
 """
 
-import re
 import struct
 import zipfile
 from pathlib import Path
@@ -16,7 +15,6 @@ from embedx.errors import EmbedxError
 from embedx.text.streams import reason
 from embedx.vectors.formats.contract import AGAIN, DTYPES, Format, Found, Opened, Table, as_vectors, check_memory, shown
 
-SURROGATE = re.compile(r"[\ud800-\udfff]")
 MAX_WORD_BYTES = 1 << 31  # of the array of words, in the memory of whoever loads it
 
 
@@ -34,17 +32,12 @@ def read(file: Opened) -> Found:
             check_memory(name, sum(member.file_size for member in archive.infolist()), "write fewer words, by --top")
         with np.load(path, allow_pickle=False) as loaded:
             arrays = dict(loaded)
+        words = arrays.pop("words").tolist()
+        "".join(words).encode()  # fails where they are no text
     except EmbedxError:
         raise
     except Exception as error:  # damaged bytes make numpy and zipfile fail in many ways
-        raise EmbedxError(f"{name}: no readable .npz of word vectors ({reason(error)}); {AGAIN}") from error
-    text = arrays.pop("words", None)
-    if text is None or text.dtype.kind != "U" or text.ndim != 1:
-        given = f"but {shown(', '.join(arrays))}" if text is None else f"which is {text.dtype} {text.shape}"
-        raise EmbedxError(f"{name}: no text in an array `words`, {given}; embedx reads .npz files of `words` and `vectors`")
-    words = text.tolist()
-    if odd := next((word for word in words if not word.isascii() and SURROGATE.search(word)), None):
-        raise EmbedxError(f"{name}: the word {shown(odd)} is no valid Unicode; {AGAIN}")
+        raise EmbedxError(f"{name}: no readable .npz of text `words` and of `vectors` ({reason(error)}); {AGAIN}") from error
     return as_vectors(name, words, arrays)
 
 

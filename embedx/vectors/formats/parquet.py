@@ -12,7 +12,7 @@ import numpy as np
 from embedx.errors import EmbedxError
 from embedx.storage.folder import plain
 from embedx.text.streams import reason
-from embedx.vectors.formats.contract import AGAIN, DTYPES, Format, Found, Opened, Table, as_vectors, check_memory, shown
+from embedx.vectors.formats.contract import AGAIN, DTYPES, Format, Found, Opened, Table, as_vectors, check_memory
 
 ARRAYS = {"vector": "vectors", "count": "counts", "scale": "scale"}  # by the column
 
@@ -21,30 +21,25 @@ def read(file: Opened) -> Found:
     path = file.path("a Parquet file")
     pyarrow = _library(file.name, "reading")
     try:
-        return _read(file.name, pyarrow.parquet.ParquetFile(path, pre_buffer=False))
+        words, arrays = _columns(file.name, pyarrow.parquet.ParquetFile(path, pre_buffer=False))
     except EmbedxError:
         raise
     except (pyarrow.ArrowException, ValueError, OSError, MemoryError, TypeError, KeyError) as error:
-        raise EmbedxError(f"{file.name}: no readable Parquet file of word vectors ({reason(error)}); {AGAIN}") from error
+        complaint = f"no readable Parquet file with columns `word` and `vector` ({reason(error)})"
+        raise EmbedxError(f"{file.name}: {complaint}; {AGAIN}") from error
+    return as_vectors(file.name, words, arrays)
 
 
-def _read(name: str, file: Any) -> Found:
+def _columns(name: str, file: Any) -> tuple[list[Any], dict[str, np.ndarray]]:
+    """The words, and the arrays that `as_vectors` takes."""
     from pyarrow import compute
 
-    names = file.schema_arrow.names
-    if missing := [each for each in ("word", "vector") if each not in names]:
-        given = shown(", ".join(names))
-        raise EmbedxError(f"{name}: no column `{missing[0]}`, but {given}; embedx reads columns `word` and `vector`")
-    about = file.metadata
+    names, about = file.schema_arrow.names, file.metadata
     columns = [about.row_group(g).column(c) for g in range(about.num_row_groups) for c in range(about.num_columns)]
     n_values = sum(each.num_values for each in columns if each.path_in_schema.startswith("vector"))
     check_memory(name, 4 * n_values, "write fewer words")  # a few bytes may stand for very many numbers
     table = file.read(columns=[each for each in ("word", *ARRAYS) if each in names], use_threads=False)
-    if empty := next((each for each in table.column_names if table.column(each).null_count), None):
-        raise EmbedxError(f"{name}: the column `{empty}` has empty cells; {AGAIN}")
     words = table.column("word").to_pylist()
-    if not all(isinstance(word, str) for word in words):
-        raise EmbedxError(f"{name}: the column `word` is {shown(str(table.column('word').type))}, and not text; {AGAIN}")
     arrays = {ARRAYS[each]: table.column(each).to_numpy() for each in table.column_names if each in ("count", "scale")}
     lists = table.column("vector")
     lengths = compute.list_value_length(lists).to_numpy()
@@ -53,7 +48,7 @@ def _read(name: str, file: Any) -> Found:
     numbers = compute.list_flatten(lists).to_numpy()
     if numbers.dtype.kind in "iu" and "scale" not in arrays:
         numbers = numbers.astype(np.float32)
-    return as_vectors(name, words, arrays | {"vectors": numbers.reshape(len(words), -1)})
+    return words, arrays | {"vectors": numbers.reshape(len(words), -1)}
 
 
 def write(path: Path, table: Table) -> None:

@@ -16,7 +16,8 @@ from safetensors.numpy import load_file, save_file
 
 from embedx.errors import EmbedxError
 from embedx.storage.folder import escape, plain, unescape
-from embedx.vectors.formats.contract import AGAIN, DTYPES, Format, Found, Opened, Table, as_vectors, check_memory, shown
+from embedx.text.streams import reason
+from embedx.vectors.formats.contract import AGAIN, DTYPES, Format, Found, Opened, Table, as_vectors, check_memory
 
 MAX_HEADER = 100_000_000  # bytes; that of the library
 
@@ -26,18 +27,9 @@ def read(file: Opened) -> Found:
     check_memory(file.name, path.stat().st_size, "write fewer words, by --top")
     try:
         tensors = load_file(path)
+        lines = tensors.pop("words").tobytes().decode("utf-8").split("\n")[:-1]
     except (SafetensorError, ValueError, TypeError, KeyError) as error:
-        raise EmbedxError(f"{path}: no readable safetensors ({shown(str(error))}); {AGAIN}") from None
-    text = tensors.pop("words", None)
-    if text is None or text.dtype != np.uint8 or text.ndim != 1:
-        given = f"but {shown(', '.join(tensors))}" if text is None else f"which is {text.dtype} {text.shape}"
-        raise EmbedxError(f"{file.name}: no UTF-8 in a tensor `words` of uint8, {given}; embedx reads `words` and `vectors`")
-    try:
-        *lines, rest = text.tobytes().decode("utf-8").split("\n")
-    except UnicodeDecodeError as error:
-        raise EmbedxError(f"{file.name}: `words` is no UTF-8 at byte {error.start:,}; {AGAIN}") from None
-    if rest:
-        raise EmbedxError(f"{file.name}: `words` is cut short within its last line; {AGAIN}")
+        raise EmbedxError(f"{path}: no readable safetensors of `words` and `vectors` ({reason(error)}); {AGAIN}") from None
     return as_vectors(file.name, [unescape(line) if "\\" in line else line for line in lines], tensors)
 
 
