@@ -131,33 +131,6 @@ def test_scores_that_are_no_numbers_come_last():
     assert values[1].tolist() == [-np.inf] * 3
 
 
-def test_a_label_never_seen_in_training_is_a_miss_as_rare_as_can_be():
-    log_p = np.log([[0.5, 0.25, 0.25]] * 3)
-    result = measured(log_p, log_p, [[0, 7], [7], []], np.array([10, 5, 5]), n_train=20, ks=(1, 2))
-    seen, unseen = 1 / propensity(10, 20), 1 / propensity(0, 20)
-    assert (result["n"], result["n_unknown"], result["n_without_labels"]) == (2, 1, 1)
-    assert result["accuracy"] == result["p@1"] == 1 / 2
-    assert result["log_likelihood"] == pytest.approx(math.log(0.5))
-    assert result["ndcg@2"] == pytest.approx(1 / (1 + 1 / math.log2(3)) / 2)
-    assert result["psp@2"] == pytest.approx(seen / (seen + unseen + unseen))
-
-
-def test_impossible_labels_are_clamped_but_not_forgotten():
-    log_p = np.array([[0.0, -np.inf], [0.0, -30.0]])
-    result = measured(log_p, log_p, [[0], [1]], np.array([3, 3]))
-    assert (result["log_likelihood"], result["log_likelihood_clamped"]) == (-15.0, -13.0)
-    result = measured(log_p, log_p, [[1], [1]], np.array([3, 3]))
-    assert (result["log_likelihood"], result["log_likelihood_clamped"]) == (-np.inf, -26.0)
-    assert math.isnan(result["log_likelihood_standard_error"])
-
-
-@pytest.mark.parametrize("n", range(2, 12))
-def test_equal_likelihoods_have_no_error(n):
-    log_p = np.log(np.full((n, 10), 0.1))  # some n leave a negative variance to rounding
-    result = measured(log_p, log_p, [[0]] * n, np.ones(10))
-    assert result["log_likelihood_standard_error"] == pytest.approx(0, abs=1e-7)
-
-
 def test_only_what_can_be_measured_is_reported():
     metrics = LabelMetrics(2, ks=(1,))
     assert metrics.result().keys() == {"n", "n_without_labels", "n_unknown", "accuracy", "p@1", "ndcg@1"}

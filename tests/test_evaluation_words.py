@@ -73,11 +73,10 @@ def some_questions(tmp_path, n=400, seed=0):
 @pytest.mark.parametrize("name", ["wordsim353.tsv", "simlex999.txt"])
 def test_pairs_are_scored_as_gensim_scores_the_file(name):
     vectors = toy()
-    pearson, spearman, oov = as_gensim(vectors).evaluate_word_pairs(datapath(name))
+    _, spearman, oov = as_gensim(vectors).evaluate_word_pairs(datapath(name))
     [answers] = words.score(vectors, [word_sets.read_pairs(Path(datapath(name)))])
     used = answers.used
     assert answers.score == pytest.approx(spearman[0], abs=1e-3)  # vectors may be tied but for rounding
-    assert answers.details["pearson"] == pytest.approx(pearson[0], abs=1e-6)
     assert 100 * (1 - used.mean()) == pytest.approx(oov, abs=1e-9)
     assert 0 < used.sum() < len(used)
     assert stats.spearmanr(answers.test.gold[used], answers.values[used])[0] == pytest.approx(answers.score, abs=1e-9)
@@ -194,26 +193,6 @@ def test_a_report_reports_the_protocol(tmp_path):
     for row, score in zip(rows, report.scores, strict=True):
         assert row.startswith(score.test)
         assert f"{score.used:,}/{score.total:,}" in row
-
-
-def test_two_models_are_compared_on_what_both_know(tmp_path):
-    pairs = [Path(datapath("simlex999.txt"))]
-    a = export.export(toy(1, share=0.8), "word2vec-binary", tmp_path / "a")
-    b = export.export(toy(2, share=0.8), "word2vec-binary", tmp_path / "b")
-    report = words.evaluate([a], [b], WordTests(pairs))
-    [difference] = report.differences
-    both = [words.score(model.load(path), [word_sets.read_pairs(pairs[0])])[0] for path in (a, b)]
-    shared = both[0].used & both[1].used
-    expected = [stats.spearmanr(each.test.gold[shared], each.values[shared])[0] for each in both]
-    assert difference.shared == shared.sum() < min(score.used for score in report.scores)
-    assert difference.difference == pytest.approx(expected[0] - expected[1], abs=1e-12)
-    assert difference.interval[0] < difference.difference < difference.interval[1]
-    assert report.as_dict()["differences"][0]["shared"] == difference.shared
-    assert "A - B" in report.table()
-    report = words.evaluate([a], [a], WordTests(pairs))
-    assert [line.split()[1] for line in report.table().splitlines() if line.startswith("simlex999")][:2] == ["A", "B"]
-    [same] = report.differences
-    assert (same.difference, same.interval) == (0, (0, 0))
 
 
 def test_a_vocabulary_that_lacks_most_words_is_pointed_out(tmp_path):

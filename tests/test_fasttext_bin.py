@@ -15,7 +15,7 @@ from embedx.vectors.formats import fasttext as fasttext_bin
 from embedx.vectors.subwords import Subwords
 from tests.notes import Notes
 
-TEXT = "the cat sat on the naïve mat while ducks quacked in Straße 日本語 and catty mats were sat upon by ducklings\n"
+TEXT = "the cat sat on the naïve mat while ducks quacked in Straße 日本語 and catty mats were sat upon by 😀b a<b <> ducks\n"
 UNSEEN = ["duck", "naïvely", "Straßenbahn", "日本", "mattress"]
 
 

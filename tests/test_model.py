@@ -98,10 +98,7 @@ def test_neighbours_of_few_words_and_of_zero_vectors():
     assert vectors.most_similar("a", top_k=10) == [("b", pytest.approx(0.5**0.5)), ("zero", 0.0)]
     assert vectors.most_similar("zero", top_k=1) == [("a", 0.0)]
     assert vectors.similarity("a", "zero") == 0.0
-    assert vectors.most_similar("a", top_k=0) == []
     assert vectors.most_similar(np.ones(2, np.float32), top_k=0) == []
-    with pytest.raises(EmbedxError, match="top_k -1: must be at least 0"):
-        vectors.most_similar("a", top_k=-1)
 
 
 def test_an_existing_model_stays_unless_reported_otherwise(tmp_path):
@@ -180,19 +177,6 @@ def test_a_folder_that_one_may_not_look_into_is_an_error(tmp_path, monkeypatch):
         model.load(tmp_path / "theirs" / "m")
     with pytest.raises(EmbedxError, match=r"theirs/m/model.json: cannot be read \(Permission denied\)"):
         on_disk.read(tmp_path / "theirs" / "m", model.SCHEMA)
-
-
-def test_killed_between_the_renames_the_old_model_is_still_found(tmp_path):
-    folder = save(tmp_path / "m", **toy(seed=1))
-    before = model.load(folder).vectors.copy()
-    folder.rename(tmp_path / "m.replaced-0a1b2c3d")
-    np.testing.assert_array_equal(model.load(folder).vectors, before)
-    with pytest.raises(EmbedxError, match="exists already"):
-        check_output(folder, overwrite=False)
-    new = toy(seed=2)
-    save(folder, **new, overwrite=True)
-    np.testing.assert_array_equal(model.load(folder).vectors, new["arrays"]["input"])
-    assert [p.name for p in tmp_path.iterdir()] == ["m"]
 
 
 def tree(folder):

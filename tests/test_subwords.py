@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import reference
-from needs import needs_fasttext, needs_gensim
+from needs import needs_gensim
 from skipgram_setup import Setup
 
 import embedx
@@ -19,6 +19,7 @@ from embedx.optimizers.contract import WORDS as WORDS_COMMAND
 from embedx.skipgram import task as skipgram
 from embedx.skipgram.configuration import configure
 from embedx.text.ngrams import NGrams, encoded, fnv1a, ngrams
+from embedx.vectors import export
 from embedx.vectors.model import UnknownWordError
 from tests.contract_classes import REPRESENTATIVES
 from tests.test_engine_skipgram_forms import EVERY_WAY, assert_trains_as_the_reference, make
@@ -50,31 +51,6 @@ def test_words_have_the_ngrams_of_the_papers_example():
 def test_ascii_is_hashed_by_fnv_1a(content, published):
     """The values are those of Fowler, Noll and Vo's own test suite."""
     assert fnv1a(content) == published
-
-
-@needs_fasttext
-@pytest.mark.parametrize(("shortest", "longest", "n_buckets"), [(3, 6, 2000), (1, 3, 50), (2, 2, 900), (5, 20, 777)])
-def test_fasttext_has_the_same(tmp_path, shortest, longest, n_buckets):
-    import fasttext
-
-    words = [word for word in WORDS if word not in ("", "</s>")]
-    (tmp_path / "text").write_text(" ".join(words * 10) + "\n")
-    theirs = fasttext.train_unsupervised(
-        str(tmp_path / "text"), dim=5, epoch=1, minCount=1, minn=shortest, maxn=longest, bucket=n_buckets, thread=11, verbose=0
-    )  # with fewer it leaves rows unwritten
-
-    ours, n_words = NGrams(shortest, longest, n_buckets), len(theirs.words)
-    assert set(words) < set(theirs.words)
-    for word in [*words, "</s>", "unseen", "Ünseen"]:
-        is_known = word in theirs.words
-        strings, ids = (each[is_known:] for each in theirs.get_subwords(word))
-        assert list(strings) == ours.of(word)
-        assert (np.array(ids, np.int64) - n_words).tolist() == ours.buckets(word)
-        for ngram, bucket in zip(ours.of(word), ours.buckets(word), strict=True):
-            assert theirs.get_subword_id(ngram) == n_words + bucket
-        rows = theirs.get_input_matrix()[theirs.get_subwords(word)[1]]
-        if len(rows):
-            np.testing.assert_allclose(theirs.get_word_vector(word), rows.mean(axis=0), rtol=1e-5, atol=1e-7)
 
 
 @pytest.mark.parametrize(("shortest", "longest", "n_buckets"), LENGTHS[:4])
@@ -254,6 +230,13 @@ def test_a_words_vector_is_the_mean_of_its_own_and_its_ngrams(trained):
         mean = np.mean([model.arrays["word_part"][k], *(of[each] for each in buckets)], axis=0)
         np.testing.assert_allclose(model[word], mean, rtol=1e-4, atol=1e-6)
     np.testing.assert_array_equal(model.vectors, trained[0].vectors)
+
+
+def test_a_folder_of_the_vectors_alone_has_no_ngrams(trained, tmp_path):
+    alone = embedx.load(export.export(trained[0], "embedx", tmp_path / "alone"))
+    np.testing.assert_array_equal(alone.vectors, trained[0].vectors)
+    with pytest.raises(UnknownWordError, match=r"^trucks: not among the 16 words of the model; "):
+        alone["trucks"]
 
 
 @pytest.mark.parametrize("word", ["trucks", "engines", "cattail"])

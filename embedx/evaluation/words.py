@@ -83,10 +83,7 @@ def similarities(test: SimilarityPairs, vectors: WordVectors, oov: bool = False)
 
     pairs = [(vector(a), vector(b)) for a, b in test.words]
     cosines = np.array([math.nan if a is None or b is None else float(unit(a) @ unit(b)) for a, b in pairs])
-    used = ~np.isnan(cosines)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        pearson = np.corrcoef(test.gold[used], cosines[used])[0, 1] if np.count_nonzero(used) >= MIN_ITEMS else math.nan
-    return Answers(test, cosines, {"pearson": statistics.number(pearson)})
+    return Answers(test, cosines)
 
 
 def pooled(answers: Sequence[Answers]) -> Answers | None:

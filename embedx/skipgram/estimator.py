@@ -25,10 +25,8 @@ class SkipGram:
 
     def __init__(self, objective: str = "ns", *, cache_dir: str | Path | None = None, **options: Any) -> None:
         self._params = {"objective": objective, "cache_dir": cache_dir, **options}
-        found = objectives.find(objective)
-        of_samplers = [each.Settings for each in samplers.SAMPLERS.values()]
         groups: list[type[Settings]] = [SkipGramSettings, TextSettings, VocabularySettings, PhraseSettings, StartSettings]
-        groups += [found.Settings, *of_samplers]
+        groups += [objectives.find(objective).Settings, *(each.Settings for each in samplers.SAMPLERS.values())]
         known = {name for group in groups for name in settings_of(group)}
         if unknown := options.keys() - known:
             raise TypeError(f"SkipGram takes no {', '.join(sorted(unknown))}; its settings are {', '.join(sorted(known))}")

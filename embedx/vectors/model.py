@@ -16,7 +16,7 @@ In the model folder (see `embedx.storage.folder`):
 import itertools
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -69,11 +69,12 @@ class WordVectors:
 
     words: list[str]
     arrays: dict[str, np.ndarray]  # "input": float32 (words, dim); more when the model was trained by embedx
-    counts: np.ndarray | None = field(default=None, kw_only=True)  # int64 (words,)
-    settings: dict[str, Any] = field(default_factory=dict, kw_only=True)
-    facts: dict[str, Any] = field(default_factory=dict, kw_only=True)
-    phrases: Phrases | None = field(default=None, kw_only=True)  # the collocations joined in its text
-    subwords: Subwords | None = field(default=None, kw_only=True)  # the vectors of n-grams, if there are any
+    _: KW_ONLY
+    counts: np.ndarray | None = None  # int64 (words,)
+    settings: dict[str, Any] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
+    phrases: Phrases | None = None  # the collocations joined in its text
+    subwords: Subwords | None = None  # the vectors of n-grams, if there are any
 
     @property
     def vectors(self) -> np.ndarray:

@@ -80,20 +80,13 @@ def read(path: str | Path, progress: Progress | None = None, trust_pickle: bool 
             head += piece
         file.unread(head)
         stream = io.BufferedReader(file, contract.BLOCK_BYTES)
-        reader = format_of(name, head).read
-        assert reader
+        reader = next((each.read for each in FORMATS.values() if each.recognises(head)), None)
+        if reader is None:
+            raise EmbedxError(f"{name}:1: neither a header `words dim` nor a word with its vector; {KNOWN}")
         found = reader(Opened(name, head, stream, progress, trust_pickle))
     if not found.words:
         raise EmbedxError(f"{name}: holds no word; {KNOWN}")
     return without_duplicates(name, found, progress)
-
-
-def format_of(name: str, head: bytes) -> Format:
-    """The format of a file that begins with `head`. Raises EmbedxError if it has none."""
-    format = next((each for each in FORMATS.values() if each.recognises(head)), None)
-    if format is None:
-        raise EmbedxError(f"{name}:1: neither a header `words dim` nor a word with its vector; {KNOWN}")
-    return format
 
 
 def without_duplicates(name: str, found: Found, progress: Progress) -> Found:

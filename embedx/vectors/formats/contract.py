@@ -11,7 +11,7 @@ Numbers other than float32:
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
@@ -22,7 +22,7 @@ from embedx.errors import EmbedxError
 from embedx.storage.disk import amount
 from embedx.storage.schema import first_not_finite, row_blocks
 from embedx.training.memory import available_memory
-from embedx.training.progress import Progress, Silent
+from embedx.training.progress import Progress
 from embedx.vectors.subwords import Subwords
 
 if TYPE_CHECKING:
@@ -77,8 +77,8 @@ class Table:
     rows: np.ndarray  # float32 (words, dim)
     counts: np.ndarray | None  # int64 (words,)
     model: "WordVectors"  # from which they are
-    dtype: str = "float32"
-    progress: Progress = field(default_factory=Silent)
+    dtype: str
+    progress: Progress
 
     def about(self) -> dict[str, Any]:
         """Settings and facts of the run."""

@@ -33,7 +33,6 @@ MAGIC, VERSION, VERSIONS = 793712314, 12, (11, 12)
 HEAD, SIZES, ENTRY, SHAPE = (struct.Struct(f"<{fields}") for fields in ("2i12id", "3i2q", "qb", "B2q"))
 SKIPGRAM, SUPERVISED, NEGATIVE_SAMPLING = 2, 3, 2
 WORD = 0
-MAX_WINDOW = 2**31 - 1
 MAX_WORD_BYTES = 1 << 25
 BYTES_OF_STRING = 100  # of a word in memory, about
 BLOCK_FLOATS = 1 << 22  # written at a time
@@ -174,7 +173,7 @@ def pieces(table: Table) -> Iterator[bytes]:
     subwords = model.subwords
     ngrams = subwords.ngrams if subwords else NGrams(0, 0, 0)
     counts = np.ones(n_words, np.int64) if table.counts is None else np.maximum(table.counts, 1)
-    window = min(model.settings.get("window", 5), MAX_WINDOW)
+    window = model.settings.get("window", 5)
     yield HEAD.pack(  # what only training uses has fastText's defaults
         MAGIC, VERSION, dim, window, 5, 5, 5, 1, NEGATIVE_SAMPLING, SKIPGRAM, ngrams.n_buckets, ngrams.shortest, ngrams.longest,
         100, 1e-4,
