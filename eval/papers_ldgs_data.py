@@ -19,7 +19,7 @@ from embedx.text.encode import encode
 from embedx.text.heldout import PIECE, hold_out
 from embedx.text.sources import recipe_defaults
 from embedx.text.tokenizer import END_OF_SENTENCE
-from embedx.text.vocabulary import keep_probability, select
+from embedx.text.vocabulary import keep_probability, select, trained_counts
 from embedx.training.progress import Silent
 from eval import corpus as corpora
 from eval.experiment import Run
@@ -130,7 +130,7 @@ def next_word(corpus: str, n: int, n_test: int, share: float, quick: bool) -> Da
         vectors = word_vectors(corpus, text, share, quick)
         held_out = hold_out(encoded.tokens, remap, share)
         rng = np.random.default_rng(1)
-        chance = keep_probability(words.without(held_out.counts).trained_counts, settings.sample)
+        chance = keep_probability(trained_counts(words.counts, held_out.counts), settings.sample)
         kept = kept_words(np.asarray(encoded.tokens), remap, chance, held_out.pieces, rng)
     whole = has_context(kept)
     in_a_span = np.searchsorted(held_out.bounds.ravel(), kept.places, "right") % 2 == 1  # and in no border

@@ -16,7 +16,7 @@ import numpy as np
 
 from embedx.errors import DivergedError
 from embedx.labeled.data import Labeled
-from embedx.labeled.digits import named
+from embedx.labeled.digits import digits
 from embedx.labeled.read import read_training
 from embedx.objectives import OBJECTIVES
 from tests.test_guard import TIMES, labels_at, words_at
@@ -63,7 +63,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=float("inf"), help="the last run begins before that")
     asked = parser.parse_args()
     warnings.filterwarnings("ignore", ".*encountered in", RuntimeWarning)
-    data = read_training(asked.data) if asked.data else named("digits")[0]
+    data = read_training(asked.data) if asked.data else digits()[0]
     began, wrong = time.monotonic(), 0
     for name in OBJECTIVES:
         for times in TIMES:

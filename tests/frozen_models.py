@@ -19,7 +19,7 @@ from embedx.classification import task as classification
 from embedx.classification.settings import ClassifySettings
 from embedx.errors import EmbedxError
 from embedx.labeled.data import Labeled, Labels
-from embedx.labeled.digits import named
+from embedx.labeled.digits import digits as make_digits
 from embedx.objectives import OBJECTIVES
 from embedx.optimizers import taken_by
 from embedx.optimizers.contract import LABELS, WORDS
@@ -90,7 +90,7 @@ def labels(data: Labeled) -> Callable[[str, dict[str, Any]], dict[str, np.ndarra
 
 def cases() -> Iterator[tuple[str, Callable[..., dict[str, np.ndarray]], str, dict[str, Any]]]:
     """Every model: its task, how it is trained, its objective and its settings."""
-    digits, _ = named("digits")
+    digits, _ = make_digits()
     dense, sparse = labels(digits.rows(np.arange(400))), labels(topics())
     for name, objective in OBJECTIVES.items():
         is_leading = name in LEADING

@@ -65,17 +65,15 @@ def test_only_the_first_places_are_kept():
     assert found["places"]["not UTF-8"] == [place("text 0", 1, n) for n in range(inspection.PLACES)]
 
 
-def test_the_longest_line_and_giants_are_reported(monkeypatch):
+def test_giant_lines_are_reported():
     text = b"short\n" + b"x" * (inspection.GIANT + 1) + b"\n" + b"y" * 100
     found = findings(b"z" * 50, text, size=100_000)
-    assert (found["longest"], found["longest_at"]) == (inspection.GIANT + 1, place("text 1", 2, 6))
     assert (found["counts"]["giant lines"], found["places"]["giant lines"]) == (1, [place("text 1", 2, 6)])
 
 
 def test_repeated_lines_are_counted_over_all_sources():
     found = findings(b"one line\nanother\n\n\none line", b"one line\n\nshort\n")
     assert found["repeated_lines"] == pytest.approx(2 / 5)
-    assert found["repeated_bytes"] == pytest.approx(16 / (24 + 7 + 5))
 
 
 def test_repeated_lines_are_counted_exactly_in_little_memory(monkeypatch):

@@ -242,7 +242,7 @@ def test_two_processes_do_not_fetch_the_same_file(recipe):
 def test_what_cannot_be_fetched_says_why(site, tmp_path, recipe):
     with pytest.raises(EmbedxError, match=r"nothing: no recipe of that name; `embedx corpus list` shows the recipes"):
         fetch("nothing")
-    with pytest.raises(EmbedxError, match=r"eurlex-4k: cannot be fetched by a program; get it from http://manikvarma\.org"):
+    with pytest.raises(EmbedxError, match=r"eurlex-4k: not on this machine; get it from http://manikvarma\.org.*, then put"):
         fetch("eurlex-4k")
     with pytest.raises(EmbedxError, match="only http and https addresses are fetched"):
         fetch(Recipe("mine", tmp_path, files=["mine.txt"], urls=["file:///etc/passwd"]))

@@ -7,10 +7,9 @@ from collections import Counter
 import numpy as np
 import pytest
 from fuzz import run as fuzz
-from fuzz.targets import TARGETS, check_labeled
+from fuzz.targets import TARGETS
 
 from embedx.errors import EmbedxError
-from embedx.labeled.data import DataSchema, Labeled, Labels
 
 CASES = 10  # of each target
 
@@ -73,19 +72,3 @@ def test_a_process_that_ends_is_found_and_the_next_case_tried(monkeypatch):
     monkeypatch.setattr(fuzz, "prepare", None)
     found = list(fuzz.run(["bad:0", "good:0"], work=ends_at))
     assert found == [("bad:0", "", "ended its process"), ("good:0", "", "")]
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        Labeled(np.full((2, 2), np.nan, np.float32), Labels.single(np.array([0, 1])), 2),
-        Labeled(np.ones((2, 2), np.float64), Labels.single(np.array([0, 1])), 2),
-        Labeled(np.ones((3, 2), np.float32), Labels.single(np.array([0, 1])), 2),
-        Labeled(np.ones((2, 2), np.float32), Labels.single(np.array([0, -1])), 2),
-        Labeled(np.ones((2, 2), np.float32), Labels(np.array([0, 2, 1]), np.array([0])), 2),
-        Labeled(np.ones((2, 2), np.float32), Labels.single(np.array([0, 1])), 2, DataSchema(2, 2, ["a"])),
-    ],
-)
-def test_wrong_data_do_not_pass_for_what_was_read(data):
-    with pytest.raises(AssertionError):
-        check_labeled(data)

@@ -18,8 +18,8 @@ from embedx.classification.estimator import SoftmaxClassifier
 from embedx.classification.settings import ClassifySettings
 from embedx.cli import labels, words
 from embedx.errors import DivergedError
+from embedx.labeled import digits as drawn
 from embedx.labeled.data import Labeled
-from embedx.labeled.digits import named
 from embedx.objectives import OBJECTIVES
 from embedx.settings import settings_of
 from embedx.skipgram import task as skipgram
@@ -393,7 +393,7 @@ def topics(two_topics):
 
 @pytest.fixture(scope="module")
 def digits():
-    return named("digits")[0].rows(np.arange(800))
+    return drawn.digits()[0].rows(np.arange(800))
 
 
 def own(objective, options):
@@ -501,7 +501,7 @@ def test_a_run_that_is_hardly_worse_than_word_frequencies_ends_with_a_warning(to
 
 def test_a_single_label_is_no_divergence():
     rng = np.random.default_rng(0)
-    data = named("digits")[0].rows(np.arange(50))
+    data = drawn.digits()[0].rows(np.arange(50))
     single = Labeled(rng.random((50, 4)).astype(np.float32), data.labels.__class__.single(np.zeros(50, dtype=np.int64)), 1)
     for name, objective in OBJECTIVES.items():
         if objective.kind == "gradient":
@@ -558,7 +558,7 @@ def test_from_python_the_model_is_there_and_the_error_is_raised(two_topics, spoi
     with pytest.raises(DivergedError):
         words.fit(two_topics)
     assert words.model.facts["epochs"] == pytest.approx(2.5)
-    data = named("digits")[0].rows(np.arange(300))
+    data = drawn.digits()[0].rows(np.arange(300))
     estimator = SoftmaxClassifier(objective="ove", n_jobs=1)
     with pytest.raises(DivergedError):
         estimator.fit(data.features, data.labels.ids)

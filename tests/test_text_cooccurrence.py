@@ -12,7 +12,6 @@ from embedx.kernels.random import stream_key
 from embedx.text import cooccurrence, counting
 from embedx.text.heldout import PIECE, n_pieces
 from embedx.text.subsampling import WHOLE_SENTENCE, TokenStream, context_words
-from embedx.training.progress import Silent
 
 N_WORDS = 9
 WINDOW = 4
@@ -97,17 +96,6 @@ def test_totals_of_inputs_and_targets(stream, tmp_path):
     assert of_targets.tolist() == [sum(n for (_, y), n in pairs.items() if y == k) for k in range(N_WORDS)]
 
 
-class Interrupting(Silent):
-    """Ctrl-C when a stage starts."""
-
-    def __init__(self, title):
-        self.title = title
-
-    def start(self, title, total, unit):
-        if title == self.title:
-            raise KeyboardInterrupt
-
-
 def files_in(folder):
     return [path.name for path in folder.rglob("*") if path.name != "lock"]
 
@@ -119,18 +107,9 @@ def test_files_last_as_long_as_the_counts(stream, tmp_path):
     assert files_in(tmp_path) == []
 
 
-@pytest.mark.parametrize("stage", ["counting pairs", "merging pairs"])
-def test_an_interrupt_leaves_no_files(stream, tmp_path, stage):
-    with (
-        pytest.raises(KeyboardInterrupt),
-        cooccurrence.counted(stream, N_WORDS, WINDOW, KEYS, 1000, Interrupting(stage), tmp_path),
-    ):
-        pass
-    assert files_in(tmp_path) == []
-
-
 def test_what_cannot_be_counted_is_an_error(stream, tmp_path):
     lonely = stream._replace(tokens=np.array([1, -1, 2, -1, 3], dtype=np.int32))
+    lonely.tokens.setflags(write=False)  # as those of a corpus: one type, one compilation
     with pytest.raises(EmbedxError, match="subsampling kept no two words of a sentence"):
         counted(lonely, KEYS, tmp_path)
     (tmp_path / "file").write_text("")

@@ -3,7 +3,6 @@
 import bz2
 import errno
 import gzip
-import itertools
 import json
 import os
 import random
@@ -18,7 +17,6 @@ from embedx.settings import TextSettings
 from embedx.text import cache, counting, encoded_corpus, parallel_tokenizer, reading, spilled_words, streams, tokenizer
 from embedx.text.sources import resolve
 from embedx.text.spilled_words import Spill
-from embedx.text.word_list import WordList
 
 WORDS = [*"abcdefghijk", "é", "日本語", "\u3000", "\n", "\n\n", " ", "longer", "\ufffd", "x" * 300, "urahjeia", "xyzfrssr"]
 TINY = 1e-6  # gigabytes: a new table for each piece of the text
@@ -32,7 +30,6 @@ def small_pieces(monkeypatch):
     monkeypatch.setattr(tokenizer, "FIRST_LETTERS", 64)
     monkeypatch.setattr(tokenizer, "FIRST_TYPES", 4)
     monkeypatch.setattr(counting, "MIN_ENTRIES", 3)
-    monkeypatch.setattr(spilled_words, "RENUMBER_TOKENS", 7)
 
 
 @pytest.fixture
@@ -106,30 +103,13 @@ def test_a_word_whose_parts_are_read_by_two_tables_is_one_word(tmp_path, small_p
     assert len(added) > 2
 
 
-def test_words_of_several_tables_are_merged(tmp_path):
-    tables = [["b", "a"], ["a", "c"], ["c", "bb", "b"]]
-    merged = spilled(tmp_path, tables, [0, 1, 0, 0, 1, 1, -1, 0, 1, 2], [3, 6, 10])
-    assert merged == (["b", "a", "c", "bb"], [0, 1, 0, 1, 2, 2, -1, 2, 3, 0])
-
-
-def spilled(folder, tables, ids, ends):
-    """Words and tokens after merging these tables."""
-    np.array(ids, np.int32).tofile(folder / "tokens")
-    kept = Spill(folder)
-    for words, end in zip(tables, ends, strict=True):
-        kept.add(WordList.of(words), end)
-    kept.merge(folder / "tokens", folder / "letters", folder / "starts.npy", 0, cache.SILENT)
-    assert sorted(file.name for file in folder.iterdir()) == ["letters", "starts.npy", "tokens"]
-    letters, starts = (folder / "letters").read_text(), np.load(folder / "starts.npy")
-    words = [letters[a:b] for a, b in itertools.pairwise(starts)]
-    return words, np.fromfile(folder / "tokens", np.int32).tolist()
-
-
-def test_more_words_than_numbers_is_an_error(tmp_path, monkeypatch):
-    monkeypatch.setattr(spilled_words, "MAX_TYPES", 3)
-    assert spilled(tmp_path, [["a", "b"], ["b", "c"]], [0, 1, 0, 1], [2, 4])[0] == ["a", "b", "c"]
-    with pytest.raises(EmbedxError, match="more than 3 different words: clean the text"):
-        spilled(tmp_path, [["a", "b"], ["b", "c"], ["d"]], [0, 1, 0, 1, 0], [2, 4, 5])
+def test_more_words_than_numbers_is_an_error(tmp_path, small_pieces, monkeypatch):
+    monkeypatch.setattr(spilled_words, "MAX_TYPES", 99)
+    for n in (99, 100):
+        (tmp_path / f"{n}.txt").write_text(" ".join(f"w{k % n}" for k in range(300)))
+    assert files(tmp_path / "cache", resolve([str(tmp_path / "99.txt")]), 1, vocab_memory=TINY)
+    with pytest.raises(EmbedxError, match="more than 99 different words: clean the text"):
+        files(tmp_path / "cache", resolve([str(tmp_path / "100.txt")]), 1, vocab_memory=TINY)
 
 
 def test_no_table_takes_more_than_its_share(tmp_path, monkeypatch):
@@ -180,8 +160,10 @@ def test_by_default_words_may_take_a_part_of_the_free_memory(tmp_path, small_pie
     assert added
 
 
-@pytest.mark.parametrize("place", ["hash", "renumber", "_append"])
-@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), KeyboardInterrupt()])
+FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.mark.parametrize(("place", "error"), [("hash", KeyboardInterrupt()), ("renumber", FULL), ("_append", FULL)])
 def test_a_full_disk_and_ctrl_c_leave_nothing(tmp_path, small_pieces, corpus, monkeypatch, place, error):
     def fail(*arguments):
         raise error
@@ -191,10 +173,3 @@ def test_a_full_disk_and_ctrl_c_leave_nothing(tmp_path, small_pieces, corpus, mo
     with pytest.raises((EmbedxError, KeyboardInterrupt), match=full if isinstance(error, OSError) else None):
         files(tmp_path / "cache", corpus, 2, vocab_memory=TINY)
     assert list((tmp_path / "cache").iterdir()) == []
-
-
-def test_a_corpus_for_one_run_keeps_nothing_else(tmp_path, small_pieces, corpus, monkeypatch):
-    monkeypatch.setattr(cache, "current_fingerprint", lambda source: {"size": 0})
-    with cache.encode(corpus, TextSettings(vocab_memory=TINY), cache_dir=tmp_path / "cache") as encoded:
-        names = {file.name for file in encoded.folder.iterdir()}
-    assert names == {"tokens.bin", "counts.npy", "letters.bin", "starts.npy", "about.json"}

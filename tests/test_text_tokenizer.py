@@ -18,7 +18,7 @@ PIECES = [
     *(c.encode() for c in "aB7 \n'_-éßΣİȺ日𝒳\t\x0b\x1c\x85\xa0\u2028\u3000\u0301\ufeff\u200b\U0001f600"),
     b"\r\n", b"\r", b"\0", b"  ", b"word", b"WORD",
     b"\xff", b"\x80", b"\xc0\x80", b"\xe0\x80\x80", b"\xf0\x80\x80\x80", b"\xe2\x82", b"\xed\xa0\x80", b"\xf0\x90\x80",
-    b"\xf4\x90\x80\x80", b"\xc3",
+    b"\xf4\x90\x80\x80", b"\xc3", b"\xe0\x9f\xbf", b"\xed\x9f\xbf", b"\xf0\x8f\xbf\xbf", b"\xf4\x8f\xbf\xbf", b"\xf5",
 ]  # fmt: skip
 ALL_SETTINGS = [
     TextSettings(tokenizer=name, lowercase=lower, on_bad_utf8=bad)
@@ -58,7 +58,7 @@ def test_random_text_in_blocks_of_any_size_is_tokenised_as_the_reference_does(se
 @pytest.mark.parametrize("tokenizer_name", ["whitespace", "words"])
 def test_characters_are_classified_and_lowered_as_python_does(tokenizer_name):
     settings = TextSettings(tokenizer=tokenizer_name, lowercase=True)
-    codes = [*range(0x3000), *range(0x3000, 0xD800, 5), *range(0xE000, 0x20000, 5), *range(0x20000, 0x110000, 61)]
+    codes = [*range(0x3000), *range(0x3000, 0xD800, 17), *range(0xE000, 0x20000, 17), *range(0x20000, 0x110000, 61)]
     data = "".join(f"a{chr(c)}b\n" for c in codes).encode()
     assert tokenized([data], settings) == expected([data], settings)
 
@@ -118,16 +118,3 @@ def test_more_words_than_numbers_is_an_error(monkeypatch):
     monkeypatch.setattr(tokenizer, "MAX_TYPES", 5000)
     with pytest.raises(EmbedxError, match="more than 5000 different words"):
         tokenized([b" ".join(b"%d" % n for n in range(10_000))], TextSettings())
-
-
-@pytest.mark.parametrize("first", [0xC2, 0xDF, 0xE0, 0xED, 0xF0, 0xF4])
-def test_what_is_decoded_is_what_python_decodes(first):
-    for second in range(256):
-        content = bytes([first, second, 0x80, 0x80])
-        code, width = tokenizer.decoded(np.frombuffer(content, np.uint8), 0, 4)
-        try:
-            expected = ord(content[: 2 if first < 0xE0 else 3 if first < 0xF0 else 4].decode())
-        except UnicodeDecodeError:
-            assert code < 0
-        else:
-            assert (code, width) == (expected, len(chr(expected).encode()))

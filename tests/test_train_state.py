@@ -8,7 +8,7 @@ import pytest
 
 from embedx.classification import task as classification
 from embedx.classification.settings import ClassifySettings
-from embedx.labeled.digits import named
+from embedx.labeled.digits import digits
 from embedx.objectives import OBJECTIVES
 from embedx.settings import settings_of
 from embedx.skipgram import collapsed
@@ -57,7 +57,7 @@ class FromSnapshot(Checkpoints):
 
 def label_run(name, snapshot=None, **options):
     found = OBJECTIVES[name]
-    data, _ = named("digits")
+    data, _ = digits()
     data = data.rows(np.arange(400))
     few = {"epochs": 3, "threads": 1, "batch_size": None if found.kind == "proximal" else 50, **options}
     few = {name: value for name, value in few.items() if value is not None}

@@ -65,6 +65,11 @@ class Labels:
         return cls(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32))
 
     @classmethod
+    def joined(cls, parts: Sequence["Labels"]) -> "Labels":
+        """The rows of all parts."""
+        return cls(offsets_of(np.concatenate([part.n_of_row for part in parts])), np.concatenate([part.ids for part in parts]))
+
+    @classmethod
     def of_rows(cls, rows: Sequence[Sequence[int]]) -> "Labels":
         """From one list of ids for each row."""
         return cls(offsets_of([len(row) for row in rows]), np.array([label for row in rows for label in row], dtype=np.int32))

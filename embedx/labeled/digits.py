@@ -25,19 +25,13 @@ NOISE = 0.15  # grey
 MARGIN = 3.0  # pixels around a picture of ordinary size
 
 
-GENERATED = "digits"  # their name
-
-
-def named(name: str) -> tuple[Labeled, Labeled] | None:
-    """The training and test data of that name; None if there is none."""
-    return digits() if name == GENERATED else None
+GENERATED = "digits"  # the name of the data
 
 
 def digits(n_train: int = 4000, n_test: int = 1000, seed: int = 0) -> tuple[Labeled, Labeled]:
     """Grey pictures of digits, 16 by 16 pixels from 0 (paper) to 1 (ink), all classes as often as can be."""
     rng = np.random.default_rng(seed)
-    train, test = (_drawn(rng, n) for n in (n_train, n_test))
-    return train, test
+    return _drawn(rng, n_train), _drawn(rng, n_test)
 
 
 def _drawn(rng: np.random.Generator, n: int) -> Labeled:

@@ -5,6 +5,7 @@ available memory is an error, and so is a line, with the empty lines before it, 
 """
 
 import io
+import itertools
 import os
 from collections.abc import Iterator
 
@@ -36,9 +37,7 @@ def source_of(name: str) -> Source:
     except OSError as error:
         remedy = near(name, recipe_names(), "check the name and your rights")
         raise EmbedxError(f"{name}: cannot be opened ({error.strerror}); {remedy}") from error
-    if not os.path.isfile(name):  # a pipe, as in <(zcat ...), gives its content once
-        return Source(name, ROWS, None)
-    return Source(name, ROWS, {"size": size})
+    return Source(name, ROWS, {"size": size} if os.path.isfile(name) else None)  # a pipe, as in <(zcat ...), is read once
 
 
 def head_of(source: Source) -> bytes:
@@ -79,7 +78,7 @@ class Lines:
         self.line = 1  # number of the first line of the chunk given last
         self.budget = MemoryBudget(source.name)
         self._chunks = self._read(source, progress)
-        self.head = next(self._chunks, b"")  # the first chunk, by which the format is known
+        self.head = next(self._chunks, b"").removeprefix(UTF8_MARK)  # the first chunk, by which the format is known
         if not self.head:
             raise EmbedxError(f"{self.name}: an empty file; is it the right one, and was it copied whole?")
 
@@ -89,9 +88,7 @@ class Lines:
         return self.head.lstrip().split(b"\n", 1)[0].decode("utf-8", "replace").strip()
 
     def __iter__(self) -> Iterator[bytes]:
-        yield self.head
-        self.line += self.head.count(b"\n")
-        for chunk in self._chunks:
+        for chunk in itertools.chain([self.head], self._chunks):
             yield chunk
             self.line += chunk.count(b"\n")
 
@@ -107,11 +104,9 @@ class Lines:
     def _read(self, source: Source, progress: Progress) -> Iterator[bytes]:
         progress.start("reading", source.size, "B")
         rest = bytearray()  # an incomplete line, and empty lines, which are given with the line after them
-        is_first = True
         with ReadAhead([source]) as blocks:
             for _, block, stored in blocks:
-                rest += block.removeprefix(UTF8_MARK) if is_first else block
-                is_first = False
+                rest += block
                 if len(rest) > MAX_LINE_BYTES + len(block):
                     line = self.line + rest.count(b"\n")
                     raise self.error(line, f"a line of more than {MAX_LINE_BYTES:,} bytes; is it the right file?")

@@ -18,15 +18,14 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import chain
 
 import numpy as np
 from scipy.sparse import issparse
 
 from embedx.errors import EmbedxError
 from embedx.labeled.arrays import check_finite, features_in, is_binary, labels_in, read_array
-from embedx.labeled.data import DataSchema, Labeled, Labels, TextRows, offsets_of
-from embedx.labeled.digits import GENERATED, named
+from embedx.labeled.data import DataSchema, Labeled, Labels, TextRows
+from embedx.labeled.digits import GENERATED, digits
 from embedx.labeled.files import Lines, head_of, source_of
 from embedx.labeled.schema import MAX_IDS, Numbering, decoded, settled
 from embedx.labeled.sparse import HEADER, check_libsvm, read_libsvm, read_xc
@@ -56,8 +55,8 @@ def read(
     """
     if source == labels == STANDARD_INPUT:
         raise EmbedxError("-: standard input cannot be both the features and the labels; name a file for one of them")
-    if pair := named(source):
-        return pair[0 if like is None else 1]
+    if source == GENERATED:
+        return digits()[0 if like is None else 1]
     name, split, column = _split_named(source)
     try:
         data = _rows_of(name, progress, like, keeps_empty)
@@ -207,15 +206,13 @@ def _label_lines(lines: Lines, n_rows: int) -> tuple[Labels, list[bytes]]:
     """Numbers of the different labels, and these, of a text with a line of labels for each row, which may be empty."""
     lines.min_lines = n_rows
     numbering = Numbering(lines.budget)
-    numbers: list[np.ndarray] = []
-    sizes: list[np.ndarray] = []
+    found: list[Labels] = []
     for chunk in lines:
         decoded(lines, chunk)
-        rows = [line.split() for line in chunk.replace(b",", b" ").split(b"\n")[:-1]]
-        numbers.append(np.fromiter(map(numbering.__getitem__, chain.from_iterable(rows)), np.int32))
-        sizes.append(np.fromiter(map(len, rows), np.int64))
-        lines.budget.take(numbers[-1].nbytes + sizes[-1].nbytes)
-    return Labels(offsets_of(np.concatenate(sizes)), np.concatenate(numbers)), list(numbering)
+        rows = chunk.replace(b",", b" ").split(b"\n")[:-1]
+        found.append(Labels.of_rows([[numbering[word] for word in row.split()] for row in rows]))
+        lines.budget.take(found[-1].ids.nbytes + found[-1].offsets.nbytes)
+    return Labels.joined(found), list(numbering)
 
 
 def _split_rows(file: str, column: int, n_rows: int) -> np.ndarray:

@@ -19,7 +19,7 @@ HEADER = re.compile(r"(\d{1,1000})\s+(\d{1,1000})\s+(\d{1,1000})")  # Python rea
 WORD = re.compile(r"\S+")
 FEATURE_ID = re.compile(r"(-?[0-9]+):[+-]?[0-9.eE+-]+")
 
-NEWLINE, SPACE, PLUS, COMMA, MINUS, POINT, ZERO, NINE, COLON, E, SMALL_E = b"\n +,-.09:Ee"
+NEWLINE, SPACE, PLUS, COMMA, MINUS, POINT, ZERO, NINE, COLON, SMALL_E = b"\n +,-.09:e"
 MAX_WHOLE = np.int64(10**10)  # numbers are held there, above any id and any exponent of a float
 MAX_DIGITS = 10**17  # a value's digits beyond the 18th cannot matter, and 18 always fit into an int64
 MAX_POWER = np.int64(309)  # infinite as a float64
@@ -64,7 +64,7 @@ def decimal(data, p):  # type: ignore[no-untyped-def]
                 digits = 10 * digits + (np.int64(data[p]) - ZERO)
             power += np.int64(not is_kept) - np.int64(is_fraction)
         p += 1
-    if data[p] == E or data[p] == SMALL_E:
+    if data[p] | 32 == SMALL_E:  # of either case
         p += 1
         falls = data[p] == MINUS
         if falls or data[p] == PLUS:

@@ -32,10 +32,9 @@ def table(found: dict[str, Any]) -> str:
     text, own = found["text"], found["training"]
     rows = {
         "text": f"{text['n_bytes']:,} bytes, {text['n_lines']:,} lines, {found['tokens']:,} tokens",
-        "longest line": f"{text['longest']:,} bytes" + _places([text["longest_at"]] if text["longest_at"] else []),
     }
     rows |= {MEANINGS.get(kind, kind): f"{n:,}" + _places(text["places"][kind]) for kind, n in text["counts"].items()}
-    rows["repeated lines"] = f"{text['repeated_lines']:.2%} of the lines, {text['repeated_bytes']:.2%} of their bytes"
+    rows["repeated lines"] = f"{text['repeated_lines']:.2%} of the lines"
     scripts = [f"{name} {share:.2%}" for name, share in text["scripts"].items() if share >= MIN_SHARE]
     rows["scripts"] = ", ".join(scripts) or "no letters"
     for each in found["vocabulary"]:

@@ -67,7 +67,7 @@ def _zip_members(file: io.BufferedReader, pattern: str) -> Iterator[tuple[str, I
         if not each.is_dir() and _is_wanted(each.filename, pattern):
             try:
                 opened = archive.open(each)
-            except (NotImplementedError, RuntimeError) as error:  # a method that Python lacks; a password
+            except RuntimeError as error:  # a method that Python lacks; a password
                 raise OSError(f"{each.filename} in it: {error}") from error
             with opened:
                 yield each.filename, opened

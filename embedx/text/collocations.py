@@ -15,7 +15,7 @@ codes of 63 bits:
 so that more than a few connector words in a row, as many as the number has place for, end an expression.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -60,11 +60,11 @@ class Pairs(NamedTuple):
         return words
 
 
-def pairs_of(words: Iterable[str], n_words: int, connectors: Sequence[str]) -> Pairs:
+def pairs_of(words: Sequence[str], connectors: Sequence[str]) -> Pairs:
     """The codes of the pairs of `words`, by id."""
     digits = {word: digit for digit, word in enumerate(connectors, 1)}
-    connector = np.fromiter((digits.get(word, 0) for word in words), np.int32, n_words)
-    word_bits = n_words.bit_length()
+    connector = np.fromiter((digits.get(word, 0) for word in words), np.int32, len(words))
+    word_bits = len(words).bit_length()
     return Pairs(connector, len(connectors) + 1, word_bits, min(63 - 2 * word_bits, MAX_SEQUENCE_BITS))
 
 
@@ -75,7 +75,7 @@ def find(corpus: EncodedCorpus, settings: PhraseSettings, folder: Path, progress
     """
     tokens, words, counts = corpus.tokens, corpus.words, corpus.counts
     memory = int(min(1e9 * settings.phrase_memory, BYTES_PER_KEY * len(tokens), MEMORY_SHARE * available_memory()))
-    pairs = pairs_of(words, len(words), settings.connectors)
+    pairs = pairs_of(words, settings.connectors)
     counter = Counter(folder, memory)
     progress.start("counting pairs of words", len(tokens), " tokens")
     for start in range(0, len(tokens), CHUNK):

@@ -103,11 +103,8 @@ class CorpusWriter:
 
     def _publish(self, target: Path, progress: Progress) -> EncodedCorpus | None:
         """The corpus in the folder `target`; None if something else is there."""
-        if target.exists():
-            if (winner := load(target, SILENT)) is not None:
-                return winner
-            if is_kept(target):
-                remove_kept(target)
+        if is_kept(target) and load(target, SILENT) is None:
+            remove_kept(target)
         try:
             self.folder.rename(target)
         except OSError:

@@ -39,11 +39,8 @@ def fetch(named: Recipe | str, to: Path | None = None, progress: Progress | None
     recipe = find_recipe(named) if isinstance(named, str) else named
     if recipe is None:
         raise EmbedxError(f"{named}: no recipe of that name; {near_recipe(str(named))}")
-    if recipe.package:
-        return Path(recipe.find_files()[0])
     if not recipe.urls:
-        how = f"; get it {recipe.obtain}" if recipe.obtain else f"; its recipe, {recipe.folder}, names no URL"
-        raise EmbedxError(f"{recipe.name}: cannot be fetched by a program{how}")
+        return Path(recipe.find_files()[0])  # or how to get them
     folder = to or data_folder()
     target = folder / recipe.download
     here = [str(target)] if target.exists() else recipe.files_here() if to is None else []

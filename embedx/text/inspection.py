@@ -20,9 +20,6 @@ from embedx.training.progress import Silent
 GIANT = 1 << 20  # bytes of a line; books have some 500 kB in all
 PLACES = 3  # of each kind that are reported
 LINE_MEMORY = 1 << 26  # bytes, for the hashes of lines
-# A line's key: the upper bits of its hash, and its length. Two lines of one length in 2^44 have the same key.
-LENGTH_BITS = 20
-MAX_LENGTH = (1 << LENGTH_BITS) - 1  # a longer line counts as one of this length
 
 BAD, GIANT_LINES = "not UTF-8", "giant lines"
 PATTERNS = {
@@ -42,8 +39,6 @@ class Inspector:
         self.places: dict[str, list[dict[str, Any]]] = {kind: [] for kind in KINDS}
         self.characters = np.zeros(sys.maxunicode + 1, np.int64)  # how often each occurs
         self.line_keys = Counter(folder, LINE_MEMORY)
-        self.longest = 0
-        self.longest_at: dict[str, Any] | None = None
         self.n_bytes = self.n_lines = 0
         self._begin_source()
 
@@ -88,13 +83,9 @@ class Inspector:
         lengths = np.array([*map(len, lines)])
         lengths[0] += n_cut
         starts = np.cumsum(lengths + 1) - lengths - 1 + self.line_start - self.offset
-        k = int(lengths.argmax())
-        if lengths[k] > self.longest:
-            self.longest, self.longest_at = int(lengths[k]), self._place(source, data, int(starts[k]))
         giants = starts[lengths > GIANT].tolist()
         self._note(GIANT_LINES, source, data, len(giants), giants)
-        hashes = np.array([*map(hash, lines)])
-        keys = (hashes & ~MAX_LENGTH | np.minimum(lengths, MAX_LENGTH))[lengths > 0]
+        keys = np.array([*map(hash, lines)])[lengths > 0]
         self.line_keys.reserve(len(keys))[:] = keys
         self.line_keys.commit(len(keys))
         self.n_lines += len(lines)
@@ -103,11 +94,9 @@ class Inspector:
 
     def findings(self) -> dict[str, Any]:
         """What was found in the sources that were finished, as plain types by name."""
-        n_lines = n_bytes = n_distinct = distinct_bytes = 0
+        n_lines = n_distinct = 0
         for keys, times in self.line_keys.counted(Silent(), "", ""):
-            lengths = keys & MAX_LENGTH
             n_lines, n_distinct = n_lines + int(times.sum()), n_distinct + len(keys)
-            n_bytes, distinct_bytes = n_bytes + int((lengths * times).sum()), distinct_bytes + int(lengths.sum())
         letters: Tally[str] = Tally()
         for code in np.flatnonzero(self.characters).tolist():
             if chr(code).isalpha():
@@ -115,12 +104,9 @@ class Inspector:
         return {
             "n_bytes": self.n_bytes,
             "n_lines": self.n_lines,
-            "longest": self.longest,  # bytes of a line
-            "longest_at": self.longest_at,
             "counts": self.counts,  # by kind of damage
             "places": self.places,  # of the first of each kind
             "repeated_lines": (n_lines - n_distinct) / max(n_lines, 1),  # share of those that are not empty
-            "repeated_bytes": (n_bytes - distinct_bytes) / max(n_bytes, 1),
             "scripts": {name: n / letters.total() for name, n in letters.most_common()},  # shares of the letters
         }
 

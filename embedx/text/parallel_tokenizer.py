@@ -7,7 +7,7 @@ number. So the numbers do not depend on the threads.
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from embedx.text.in_order import in_order
 from embedx.text.sources import Source
 from embedx.text.streams import TextBlock
 from embedx.text.tables import SENTENCE_END
-from embedx.text.tokenizer import BAD, FIRST_BAD, TOO_LONG, Table, Tokenizer, renumber
+from embedx.text.tokenizer import BAD, FIRST_BAD, TOO_LONG, Tokenizer, renumber
 
 CHUNK_BYTES = 1 << 20  # enough that looking up its words takes little time beside finding them
 MAX_CHUNK_BYTES = 1 << 23  # it is cut there, even within a word
@@ -42,7 +42,7 @@ class Piece(NamedTuple):
     bad: int  # ill-formed UTF-8 sequences
     first_bad: int  # byte offset of the first of them in the text of the source
     too_long: int  # words that were left out for their length
-    table: Table  # by which the tokens are numbered
+    words: Tokenizer  # by whose table the tokens are numbered
     n_types: int  # its words up to there
 
 
@@ -60,11 +60,11 @@ def pieces(
             yield tokenized(chunk, sources[chunk.source], settings, words)
         return
 
-    def apart(chunk: Chunk, last: Future[Any] | None) -> tuple[Tokenizer, Piece]:
-        own = last.result()[0] if last else Tokenizer(settings)
-        return own, tokenized(chunk, sources[chunk.source], settings, own)
+    def apart(chunk: Chunk, last: Future[Piece] | None) -> Piece:
+        own = last.result().words if last else Tokenizer(settings)
+        return tokenized(chunk, sources[chunk.source], settings, own)
 
-    def submitted() -> Iterator[Future[tuple[Tokenizer, Piece]]]:
+    def submitted() -> Iterator[Future[Piece]]:
         last = None
         for chunk in cut:
             last = pool.submit(apart, chunk, last if chunk.continues else None)
@@ -72,9 +72,9 @@ def pieces(
 
     pool = ThreadPoolExecutor(threads, "embedx-tokens")
     try:
-        for _, piece in in_order(submitted(), 2 * threads):
+        for piece in in_order(submitted(), 2 * threads):
             numbers = np.empty(piece.n_types, np.int32)
-            words.enter(piece.table, numbers)
+            words.enter(piece.words.table, numbers)
             renumber(piece.tokens, numbers)
             yield piece
     finally:
@@ -88,7 +88,7 @@ def tokenized(chunk: Chunk, source: Source, settings: TextSettings, words: Token
     if bad and settings.on_bad_utf8 == "error":
         remedy = "convert it with iconv -t UTF-8, or choose --on-bad-utf8 replace or skip"
         raise EmbedxError(f"{source.name}: not UTF-8 at byte {first_bad} of the (unpacked) text; {remedy}")
-    return Piece(chunk, tokens, bad, first_bad, too_long, words.table, words.n_types)
+    return Piece(chunk, tokens, bad, first_bad, too_long, words, words.n_types)
 
 
 def chunks(blocks: Iterable[TextBlock], whole: Sequence[bool]) -> Iterator[Chunk]:

@@ -79,7 +79,7 @@ def _join_all(
 ) -> None:
     """Write the tokens and words of a corpus with these collocations joined."""
     words, tokens = [*corpus.words], corpus.tokens
-    pairs = pairs_of(words, len(words), connectors)
+    pairs = pairs_of(words, connectors)
     ids = {word: k for k, word in enumerate(words)}
     target: dict[int, int] = {}  # by the code of a pair
     for each in found:

@@ -175,8 +175,10 @@ def _of_recipe(recipe: Recipe) -> list[Source]:
         raise EmbedxError(f"{recipe.name}: labelled data, no text; {remedy}")
     files = [_file(path, recipe.members or ALL_MEMBERS) for path in recipe.find_files()]
     name = recipe.name if len(files) == 1 else ""
-    how: dict[str, Any] = {"reader": recipe.reader, "cut_off": recipe.cut_off}
-    return [replace(each, name=name or each.name, location=each.name, **how) for each in files]
+    return [
+        replace(each, name=name or each.name, location=each.name, reader=recipe.reader, cut_off=recipe.cut_off)
+        for each in files
+    ]
 
 
 def described(corpus: str) -> dict[str, Any]:

@@ -28,8 +28,6 @@ from embedx.text.tokenizer import MAX_TYPES, renumber
 from embedx.text.word_list import WordList
 from embedx.training.progress import Progress
 
-RENUMBER_TOKENS = 1 << 18  # at a time, as many as the processor's cache holds
-
 
 class Spill:
     """Tables of words on disk, in `folder`, to be merged."""
@@ -81,9 +79,8 @@ class Spill:
                 out.writelines(old_letters[a:b] for a, b in zip(begins.tolist(), ends.tolist(), strict=True))
                 new_starts[n + 1 : n + 1 + len(new)] = new_starts[n] + np.cumsum(ends - begins)
                 n += len(new)
-                for at in range(begin, end, RENUMBER_TOKENS):
-                    renumber(np.asarray(all_tokens[at : min(at + RENUMBER_TOKENS, end)]), own)
-                    progress.update(at)
+                renumber(np.asarray(all_tokens[begin:end]), own)
+                progress.update(end)
                 start, begin = stop, end
         progress.finish()
         for file in (self._letters, self._starts, self._numbers):

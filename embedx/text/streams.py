@@ -67,10 +67,9 @@ DAMAGED = (EOFError, OSError, zlib.error, lzma.LZMAError, UnicodeError, *archive
 class CountedReader(io.RawIOBase):
     """Passes on what it reads from `file` and counts it: progress is measured in bytes as stored."""
 
-    def __init__(self, file: Any, expected: int | None = None, keep_open: bool = False) -> None:
+    def __init__(self, file: Any, expected: int | None = None) -> None:
         self.file = file
         self.expected = expected
-        self.keep_open = keep_open
         self.count = 0
 
     def readable(self) -> bool:
@@ -99,7 +98,7 @@ class CountedReader(io.RawIOBase):
         return int(n)
 
     def close(self) -> None:
-        if not self.closed and not self.keep_open:
+        if not self.closed:
             self.file.close()
         super().close()
 
@@ -150,11 +149,7 @@ def _standard_input() -> CountedReader:
     """
     if sys.stdin is None:
         raise OSError("it is closed")
-    try:
-        descriptor = sys.stdin.fileno()
-    except (AttributeError, OSError):  # something in memory stands for it
-        return CountedReader(sys.stdin.buffer, keep_open=True)
-    return CountedReader(io.FileIO(descriptor, closefd=False))
+    return CountedReader(io.FileIO(sys.stdin.fileno(), closefd=False))
 
 
 # ---- decompression
@@ -243,9 +238,6 @@ def _bzip2_blocks(file: Any, threads: int) -> Iterator[bytes]:
                 return
         yield io.BytesIO(data)
 
-    if threads == 1:
-        yield from _stream_blocks(file, bz2.BZ2Decompressor)
-        return
     with ThreadPoolExecutor(threads, "embedx-bzip2") as pool:
         for blocks in in_order((pool.submit(unpack, part) for part in parts()), 2 * threads):
             yield from blocks
@@ -271,7 +263,7 @@ def text_blocks(
             found = True
             reader = source.format(settings) if whole or source.reader != "any" else reader_of(name)
             member = replace(source, name=f"{source.name}: {name}", reader=reader, members="")
-            yield from text_blocks(member, CountedReader(opened, keep_open=True), settings, 1, report)
+            yield from text_blocks(member, CountedReader(opened), settings, 1, report)
             if not whole:  # where records end sentences by themselves
                 yield b"\n"
         if not found:

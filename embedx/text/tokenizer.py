@@ -260,7 +260,7 @@ class Tokenizer:
         self.characters = tables(settings.tokenizer, settings.lowercase)
         self.on_bad = ON_BAD[settings.on_bad_utf8]
         self.state = np.zeros(STATE_WIDTH, np.int64)
-        self.table = new_table(FIRST_LETTERS)
+        self.table = new_table()
         self.cut_off = b""  # the first bytes of a character whose others are in the next chunk
 
     @property
@@ -279,18 +279,16 @@ class Tokenizer:
         enter_words(others, self.state, self.table, numbers)
 
     def outgrows(self, memory: int) -> bool:
-        """Whether the table of words takes more than `memory` bytes, or will when it is copied to grow."""
-        slots = self.table.slots
+        """Whether the table of words takes more than `memory` bytes, or will when it is copied to grow. Not within a word."""
+        slots, end = self.table.slots, int(self.state[END])
         n_tables = 3 if 2 * self.n_types >= NEARLY_FULL * len(slots) else 1
-        return self.n_types > 0 and 2 * int(self.state[END]) + 8 * self.n_types + n_tables * slots.nbytes > memory
+        is_within = end > self.table.starts[self.n_types]
+        return self.n_types > 0 and not is_within and 2 * end + 8 * self.n_types + n_tables * slots.nbytes > memory
 
     def emptied(self) -> WordList:
-        """All words, which the table no longer has; it keeps that of which only a part was read."""
-        words = self.words
-        part = self.table.letters[self.table.starts[self.n_types] : self.state[END]]
-        self.table = new_table(len(part) + FIRST_LETTERS)
-        self.table.letters[: len(part)] = part
-        self.state[TYPES], self.state[END] = 0, len(part)
+        """All words, which the table no longer has."""
+        words, self.table = self.words, new_table()
+        self.state[[TYPES, END]] = 0
         return words
 
     def tokenize(self, data: bytes, offset: int, is_last: bool, is_whole: bool = False) -> np.ndarray:
@@ -333,9 +331,11 @@ class Tokenizer:
         self.table = Table(letters, starts, slots)
 
 
-def new_table(n_letters: int) -> Table:
-    """A table without words, and a capacity for letters."""
-    return Table(np.zeros(n_letters, np.uint8), np.zeros(FIRST_TYPES + 1, np.int64), np.zeros((2 * FIRST_TYPES, 2), np.int64))
+def new_table() -> Table:
+    """A table without words."""
+    return Table(
+        np.zeros(FIRST_LETTERS, np.uint8), np.zeros(FIRST_TYPES + 1, np.int64), np.zeros((2 * FIRST_TYPES, 2), np.int64)
+    )
 
 
 def grown(array: np.ndarray, needed: int) -> np.ndarray:

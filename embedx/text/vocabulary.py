@@ -1,7 +1,7 @@
 """The words of a model: which of the counted tokens are kept, in which order, and how often each is subsampled."""
 
 import functools
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -25,10 +25,6 @@ class Vocabulary:
     def n_tokens(self) -> int:
         """How many tokens of the corpus are one of these words."""
         return int(self.counts.sum())
-
-    def without(self, held_out: np.ndarray) -> "Vocabulary":
-        """The same words where training leaves out a part of the corpus; `held_out` is how often they occur in it."""
-        return replace(self, held_out=held_out if self.held_out is None else self.held_out + held_out)
 
     @functools.cached_property
     def trained_counts(self) -> np.ndarray:
