@@ -15,6 +15,7 @@ from typing import Any
 
 import llvmlite
 import numba
+from numba import types
 from numba.core import caching
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
@@ -105,9 +106,12 @@ def _cached(function: Callable[..., Any], *, forceinline: bool) -> Any:
 
 
 class _Part(CPUDispatcher):  # type: ignore[misc]
-    """What Python calls is compiled when it is called."""
+    """What Python calls is compiled when it is called; calls with constants share the code of those with variables."""
 
     _for_python: Any = None
+
+    def get_call_template(self, arguments: Any, named: Any) -> Any:
+        return super().get_call_template(tuple(map(types.unliteral, arguments)), named)
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         if self._for_python is None:
