@@ -1,4 +1,4 @@
-"""Search and message passing by brute force, straight from Yen et al. 2018; and the candidates of several queries."""
+"""Search and message passing by brute force, straight from Yen et al. 2018; and the candidates of a query."""
 
 import itertools
 
@@ -9,17 +9,11 @@ from embedx.search.query import find_candidates
 
 
 @kernel
-def find_candidates_batch(index, search, h, begin, end, positives, offsets, rows, n_candidates, query):
-    """For e in begin:end, write positives[offsets[e]:offsets[e + 1]] and then the candidates for h[e] to rows[e].
-
-    Their number, with the positives, goes to n_candidates[e].
-    """
-    for e in range(begin, end):
-        n = 0
-        for i in range(offsets[e], offsets[e + 1]):
-            rows[e, n] = positives[i]
-            n += 1
-        n_candidates[e] = find_candidates(index, search, h, e, rows, e, n, rows.shape[1], query)
+def candidates_of(index, search, h, positives, rows, query):
+    """Write the positives and then the candidates for h[0] to rows[0]; return their number."""
+    for c in range(positives.size):
+        rows[0, c] = positives[c]
+    return find_candidates(index, search, h, 0, rows, 0, positives.size, rows.shape[1], query)
 
 
 def block_scores(table, h, blocks):

@@ -2,13 +2,9 @@
 
 import dataclasses
 import math
-import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
-from needs import needs_compiler
 from scipy.sparse import csr_matrix
 
 from embedx.classification import classifier as classifiers
@@ -237,39 +233,6 @@ def test_one_compilation_serves_all_of_this():
             assert len(kernel.overloads) <= 1
 
 
-IN_PLAIN_PYTHON = """
-import sys
-import numpy as np
-sys.path.insert(0, sys.argv[1])
-from test_classify import tiny_runs
-np.savez(sys.argv[2], *tiny_runs())
-"""
-
-
-def tiny_runs():
-    """The parameters that a few steps in every way lead to."""
-    data = topics(6, 0, n_labels=4)
-    dense = dataclasses.replace(data, features=data.features.toarray())
-    options = {"epochs": 1, "batch_size": 3, "l2": 0.1}
-    found = []
-    for objective in REPRESENTATIVES.values():
-        for kind, of_kind in (("dense", dense), ("sparse", data), ("hidden", data)):
-            optimizer = {"dense": "mixture", "sparse": "adagrad", "hidden": "sgd"}[kind]
-            trained = run(objective, kind, of_kind, optimizer=optimizer, **options)
-            found += [array for name, array in sorted(trained.classifier.arrays.items())]
-    return found
-
-
-@needs_compiler
-def test_compiled_equals_plain_python(tmp_path):
-    file = tmp_path / "plain.npz"
-    command = [sys.executable, "-c", IN_PLAIN_PYTHON, os.path.dirname(__file__), str(file)]
-    subprocess.run(command, env=os.environ | {"NUMBA_DISABLE_JIT": "1"}, check=True)
-    with np.load(file) as plain:
-        for compiled, slow in zip(tiny_runs(), plain.values(), strict=True):
-            np.testing.assert_allclose(compiled, slow, rtol=1e-4, atol=1e-5)
-
-
 # ---- which labels count
 
 
@@ -446,16 +409,6 @@ def test_blocks_and_threads_change_nothing(kind, monkeypatch):
         assert ids.shape == (200, min(k, classifier.n_labels))
         assert (np.diff(p, axis=1) <= 0).all()
     assert (ids[:, 0] == whole.argmax(axis=1)).mean() > 0.99
-
-
-def test_scores_are_those_of_the_formula():
-    for kind in WAYS:
-        classifier = run(REPRESENTATIVES["drawn"], kind, epochs=1).classifier
-        x = DATA[kind][1].features
-        x = x.toarray() if kind != "dense" else x
-        h = x @ classifier.arrays["hidden"] if kind == "hidden" else x
-        expected = h @ classifier.arrays["output"].T + classifier.arrays["bias"]
-        np.testing.assert_allclose(classifier.scores(DATA[kind][1].features), expected, atol=1e-5)
 
 
 def test_features_of_another_width_are_refused():

@@ -68,11 +68,6 @@ def test_rates_suit_the_scale_of_the_features(optimizer, power, is_sparse):
     assert rate(learning_rate=0.7) == 0.7
 
 
-def test_sparse_weights_are_trained_on_inputs_of_length_one():
-    found = {settled(rows(scale=scale), OVA, weights="sparse").learning_rate for scale in (1.0, 10.0)}
-    assert len(found) == 1
-
-
 def test_features_on_another_scale_train_alike():
     def predicted(scale):
         data = rows(scale=scale)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from reference_search import find_candidates_batch
+from reference_search import candidates_of
 from scipy.sparse import csr_matrix
 
 from embedx.engine import blocks, collapsed, examples, sparse_levels
@@ -99,9 +99,9 @@ def test_multiply_adds_of_a_search_are_those_of_clusters_and_of_the_lists_probed
     expected, macs = 0, collapsed.find_rows(index, search, h, rows, n_found, new_query_workspace(n_rows, search))
     alone = new_query_workspace(n_rows, search)
     for e in range(4):
-        one_row, n = np.zeros((1, n_rows), np.int32), np.zeros(1, np.int64)
-        find_candidates_batch(index, search, h[e : e + 1], 0, 1, rows[0], np.zeros(2, np.int64), one_row, n, alone)
-        assert rows[e, : n_found[e]].tolist() == one_row[0, : n[0]].tolist()
+        one_row = np.zeros((1, n_rows), np.int32)
+        n = candidates_of(index, search, h[e : e + 1], np.zeros(0, np.int32), one_row, alone)
+        assert rows[e, : n_found[e]].tolist() == one_row[0, :n].tolist()
         for j in range(blocks):
             sizes = index.list_sizes[j, alone.probed[j, : alone.n_probed[j]]]
             expected += (5 + sum(padded(size) for size in sizes)) * (index.edges[j + 1] - index.edges[j])

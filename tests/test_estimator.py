@@ -18,7 +18,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_classifier_multioutput, check_estimator
 
-import embedx
 from embedx.classification import classifier, estimator
 from embedx.classification.estimator import SoftmaxClassifier
 from embedx.classification.settings import ClassifySettings
@@ -85,32 +84,26 @@ def test_the_settings_are_used_and_recorded(data):
         ({"epochs": 1}, "adagrad"),
         ({"time_budget": "0.1s"}, "adagrad"),
         ({"objective": "ova", "sampler": "uniform", "options": {"negatives": 2}}, "adagrad"),
+        ({"n_jobs": 2}, "adagrad"),
     ],
     ids=str,
 )
-def test_the_optimum_is_sought_where_that_is_meant(data, parameters, optimizer):
+def test_the_optimum_is_sought_where_that_is_meant_and_data_are_not_too_large(data, parameters, optimizer, monkeypatch):
+    if "n_jobs" in parameters:
+        monkeypatch.setattr(estimator, "MAX_PRODUCTS", 600 * 256 * 10 - 1)
     fitted = SoftmaxClassifier(**parameters).fit(*data[:2])
     assert fitted.classifier_.settings["optimizer"] == optimizer
     assert fitted.classifier_.settings["l2"] == (1 / 600 if optimizer == "lbfgs" else 0.0)
-
-
-def test_large_data_go_by_steps(data, monkeypatch):
-    monkeypatch.setattr(estimator, "MAX_PRODUCTS", 600 * 256 * 10 - 1)
-    assert SoftmaxClassifier().fit(*data[:2]).classifier_.settings["optimizer"] == "adagrad"
 
 
 @pytest.mark.parametrize(
     ("parameters", "error", "message"),
     [
         ({"objective": "magic"}, EmbedxError, "no such objective"),
-        (
-            {"objective": "ns", "options": {"negative": 5}},
-            TypeError,
-            "ns takes no negative; its settings are negatives",
-        ),
+        ({"objective": "ns", "options": {"negative": 5}}, TypeError, "ns takes no negative; its settings are negatives"),
         ({"options": {"negatives": 5}}, TypeError, "softmax takes no negatives; its settings are none"),
         ({"epochs": 0}, EmbedxError, "--epochs 0: must be at least 1"),
-        ({"hidden": 5, "optimizer": "lbfgs"}, EmbedxError, "--optimizer lbfgs does not apply with --hidden"),
+        ({"hidden": 5, "optimizer": "lbfgs"}, EmbedxError, "--optimizer lbfgs needs .* no --hidden layer"),
     ],
     ids=str,
 )
@@ -170,7 +163,7 @@ def test_two_classes_share_the_penalty_of_one_logistic_regression_with_twice_the
     np.testing.assert_allclose(ours.predict_proba(unseen), theirs.predict_proba(unseen), atol=1e-3)
 
 
-@pytest.mark.parametrize("name", REPRESENTATIVES)
+@pytest.mark.parametrize("name", ["softmax", "hs", "ar"])
 def test_objectives_learn_digits_from_dense_and_sparse_pictures(data, name):
     X, y, unseen, truth = data
     for features in (X, sparse.csr_matrix(X)):
@@ -180,7 +173,7 @@ def test_objectives_learn_digits_from_dense_and_sparse_pictures(data, name):
         np.testing.assert_allclose(fitted.predict_proba(unseen).sum(axis=1), 1, rtol=1e-4)
 
 
-@pytest.mark.parametrize("name", REPRESENTATIVES)
+@pytest.mark.parametrize("name", ["ns", "softmax"])
 def test_fractions_of_weights_are_for_lbfgs(data, name):
     X, y, *_ = data
     weights = np.where(y == 0, 0.5, 1.0)
@@ -233,23 +226,6 @@ def test_top_k_are_the_best_with_their_probabilities_in_a_saved_model_too(data, 
     ((ids, p),) = loaded.top_k(unseen, 1)
     np.testing.assert_array_equal([loaded.name(k) for k in ids[:, 0]], labels[:, 0])
     np.testing.assert_allclose(p, probabilities[:, :1], rtol=1e-5)
-
-
-@pytest.mark.parametrize("labels", [["no", "yes"], [False, True], [-1, 1], [3.0, 7.0]], ids=str)
-def test_labels_of_any_type(data, labels):
-    X, y, *_ = data
-    X, y = X[y < 2], np.array(labels)[y[y < 2]]
-    predicted = SoftmaxClassifier().fit(X, y).predict(X)
-    assert predicted.dtype == y.dtype
-    assert (predicted == y).mean() > 0.95
-
-
-@pytest.mark.parametrize("form", ["csc_matrix", "lil_matrix", "csr_array"])
-def test_any_sparse_format(data, form):
-    X, y, unseen, _ = data
-    dense = SoftmaxClassifier().fit(X, y)
-    fitted = SoftmaxClassifier().fit(getattr(sparse, form)(X), y)
-    np.testing.assert_allclose(fitted.predict_proba(getattr(sparse, form)(unseen)), dense.predict_proba(unseen), atol=1e-3)
 
 
 def test_the_users_data_stay_as_they_are(data):
@@ -396,11 +372,6 @@ def test_clones_and_pickles(data):
     np.testing.assert_array_equal(thawed.coef_, fitted.partial_fit(X, y).coef_)
 
 
-def test_it_is_found_in_the_package():
-    assert embedx.SoftmaxClassifier is SoftmaxClassifier
-    assert "SoftmaxClassifier" in dir(embedx)
-
-
 def test_without_scikit_learn_the_error_names_the_extra_and_the_rest_works():
     code = (
         "import sys; sys.modules['sklearn'] = None\n"
@@ -471,9 +442,8 @@ def test_a_tree_of_single_labels_predicts_the_best_it_finds():
     assert (fitted.predict(X) == names).mean() > 0.6
 
 
-@pytest.mark.parametrize("weights", [None, "auto"])
-def test_few_weights_are_dense_unless_asked_otherwise(several, weights):
-    fitted = SoftmaxClassifier(weights=weights, tolerance=0.1).fit(*several)
+def test_few_weights_are_dense_unless_asked_otherwise(several):
+    fitted = SoftmaxClassifier(tolerance=0.1).fit(*several)
     assert fitted.classifier_.settings["weights"] == "dense"
     assert fitted.classifier_.settings["optimizer"] == "lbfgs"
 

@@ -147,14 +147,6 @@ def test_a_run_whose_state_has_a_lock_is_looked_at_while_it_trains(monkeypatch):
     assert [was_held for _, was_held in looks] == [True] * (guard.CHECKS - 1) + [False]
 
 
-def test_steps_under_way_are_not_in_the_state():
-    work = trainer._Work(Bowl(), Schedule(0.1, 40, 400, 2), Guard(), Silent())
-    work.next_step, work.under_way = 10, {7, 9}
-    assert work.own_state().snapshot()["trainer.next_step"] == 7
-    work.under_way.clear()
-    assert work.own_state().snapshot()["trainer.next_step"] == 10
-
-
 def test_a_run_goes_back_to_where_it_was_good():
     """Looked at after every second of its 40 chunks, of which the ninth begins what goes wrong."""
     strategy, printed = Bowl(spoiled=9, most=0.05), Notes()
@@ -339,19 +331,6 @@ def test_the_checkpoint_to_go_back_to_is_the_last_from_when_the_run_was_good(tmp
     assert checkpoints.roll_back(state, good_step, {"trainer.seconds"})
     assert kept == {"trainer.next_step": found, "trainer.seconds": 7.0}
     checkpoints.remove()
-
-
-def test_a_snapshot_is_written_into_a_former_one():
-    state, one = TrainState(), np.arange(3.0)
-    state.add_array("one", one)
-    state.add("lists", lambda: [one[:2], {"a": 1}], lambda value: None)
-    former = state.snapshot()
-    one += 5
-    later = state.snapshot(into=former)
-    assert later["one"] is former["one"]
-    np.testing.assert_array_equal(later["one"], [5, 6, 7])
-    np.testing.assert_array_equal(later["lists"][0], [5, 6])
-    assert not np.shares_memory(later["lists"][0], one)
 
 
 # ---- going on after a rollback

@@ -119,26 +119,6 @@ def test_the_vector_of_a_label_is_the_sum_of_its_examples(n_kept, block, monkeyp
         np.testing.assert_allclose(vector, expected, atol=1e-6)
 
 
-def test_clusters_are_balanced_and_of_like_vectors():
-    rng = np.random.default_rng(0)
-    n_clusters, of_each, n_columns = 8, 13, 64
-    cluster = np.repeat(np.arange(n_clusters), of_each)
-    x = 0.05 * rng.random((len(cluster), n_columns))
-    for c in range(n_clusters):
-        x[cluster == c, 8 * c : 8 * c + 8] += 1
-    x /= np.linalg.norm(x, axis=1, keepdims=True)
-    sparse = csr_matrix(x[rng.permutation(len(x))].astype(np.float32))
-    vectors = SparseVectors(sparse.indptr.astype(np.int64), sparse.indices, sparse.data)
-    order, edges = balanced_tree(vectors, n_columns, 3, 0, 1)
-    assert sorted(order.tolist()) == list(range(len(x)))
-    assert set(np.diff(edges).tolist()) == {of_each}
-    of = sparse.toarray().reshape(len(x), n_clusters, 8).sum(axis=2).argmax(axis=1)
-    # Halves of halves may cut a cluster; chance would put a like vector beside one in one of eight places.
-    assert np.mean([np.bincount(of[order[a:b]]).max() / (b - a) for a, b in itertools.pairwise(edges)]) > 0.8
-    again, _ = balanced_tree(vectors, n_columns, 3, 0, 2)
-    np.testing.assert_array_equal(again, order)
-
-
 @pytest.mark.parametrize("n", [1, 2, 3, 5, 17])
 def test_clusters_of_vectors_that_are_all_alike_have_the_sizes_that_they_should(n):
     vectors = SparseVectors(np.arange(n + 1, dtype=np.int64), np.zeros(n, dtype=np.int32), np.ones(n, dtype=np.float32))

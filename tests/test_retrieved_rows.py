@@ -23,7 +23,8 @@ from embedx.objectives.mips import Mips
 from embedx.objectives.softmax import Softmax
 from embedx.skipgram.configuration import configure
 from embedx.skipgram.task import train as train_words
-from embedx.training.progress import Reporter, Silent
+from embedx.training.progress import Reporter
+from tests.notes import Notes
 
 
 @pytest.fixture(autouse=True)
@@ -182,26 +183,21 @@ def saved(request, tmp_path_factory):
     return folder, data.features
 
 
-def test_a_search_among_all_labels_predicts_what_there_is(saved):
+def test_a_search_scores_a_share_of_all_labels_and_reports_its_recall(saved):
     folder, features = saved
     model = load(folder)
-    recall, searched = model.searched_top_k(features, 4, share=1.0)
-    ids, p = (np.concatenate(part) for part in zip(*searched, strict=True))
     true_ids, true_p = (np.concatenate(part) for part in zip(*model.top_k(features, 4), strict=True))
-    np.testing.assert_array_equal(ids, true_ids)
-    np.testing.assert_allclose(p, true_p, rtol=1e-3)
-    assert recall == 1
-
-
-def test_a_search_among_some_labels_says_how_many_it_finds(saved):
-    folder, features = saved
-    model = load(folder)
-    found, searched = model.searched_top_k(features, 4, share=0.1, threads=2)
-    ids = np.concatenate([ids for ids, _ in searched])
-    true = np.concatenate([ids for ids, _ in model.top_k(features, 4)])
-    recall = np.mean([np.isin(a, b).mean() for a, b in zip(true[:200], ids[:200], strict=True)])
-    assert 0.5 < found < 1
-    assert found == pytest.approx(recall)
+    for share, threads in (1.0, 1), (0.1, 2):
+        printed = Notes()
+        searched = model.searched_top_k(features, 4, share=share, threads=threads, progress=printed)
+        ids, p = (np.concatenate(part) for part in zip(*searched, strict=True))
+        recall = np.mean([np.isin(a, b).mean() for a, b in zip(true_ids[:200], ids[:200], strict=True)])
+        assert any(f"finds {100 * recall:.1f} % of the best 4" in note for note in printed.notes)
+        if share == 1:
+            np.testing.assert_array_equal(ids, true_ids)
+            np.testing.assert_allclose(p, true_p, rtol=1e-3)
+        else:
+            assert 0.5 < recall < 1
 
 
 def test_predict_by_search_reports_its_recall(tmp_path, capsys):
@@ -220,11 +216,7 @@ def test_a_model_that_cannot_be_searched_says_so():
     with pytest.raises(EmbedxError, match="--search: hs does not rank labels by their scores alone"):
         tree.searched_top_k(problem("dense").features)
     data = problem("dense")
-    wide = classify.train(
-        Labeled(csr_matrix(data.features), data.labels, 40),
-        Softmax(Softmax.Settings()),
-        ClassifySettings(epochs=1),
-        progress=Silent(),
-    )
+    sparse = Labeled(csr_matrix(data.features), data.labels, 40)
+    wide = classify.train(sparse, Softmax(Softmax.Settings()), ClassifySettings(epochs=1))
     with pytest.raises(EmbedxError, match="--search needs dense features or a model with a hidden layer"):
         wide.classifier.searched_top_k(csr_matrix(data.features))

@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from reference_search import block_scores, find_candidates_batch
+from reference_search import block_scores, candidates_of
 
 from embedx.kernels.compiled import kernel
 from embedx.kernels.simd import SIMD_WIDTH, aligned_zeros, padded
 from embedx.objectives import OBJECTIVES
 from embedx.search import index as indexing
-from embedx.search.kmeans import MASKED_SCORE, _random_rows
+from embedx.search.kmeans import MASKED_SCORE
 from embedx.search.query import new_query_workspace, score_position, search_block
 from embedx.search.spec import SearchSpec
 from embedx.search.top_k import search_top_k, top_k_spec
@@ -53,12 +53,10 @@ def check(index, table):
 
 def found(index, search, h, positives=()):
     """The candidates for one h, but for its positives."""
-    rows, n = np.zeros((1, N), dtype=np.int32), np.zeros(1, dtype=np.int64)
-    positives = np.array(positives, dtype=np.int32)
-    query = new_query_workspace(N, search)
-    find_candidates_batch(index, search, h[None], 0, 1, positives, np.array([0, len(positives)]), rows, n, query)
-    assert (rows[0, : len(positives)] == positives).all()
-    chosen = rows[0, : n[0]].tolist()
+    n = index.slot.shape[1]
+    rows, positives = np.zeros((1, n), dtype=np.int32), np.array(positives, dtype=np.int32)
+    chosen = rows[0, : candidates_of(index, search, h[None], positives, rows, new_query_workspace(n, search))].tolist()
+    assert chosen[: len(positives)] == positives.tolist()
     assert len(set(chosen)) == len(chosen)
     return set(chosen[len(positives) :])
 
@@ -91,30 +89,6 @@ def test_clusters_do_not_depend_on_the_scale_of_the_table():
     np.testing.assert_array_equal(built(table, spec(2)).cluster, built(table * np.float32(2**-12), spec(2)).cluster)
 
 
-def test_centroids_begin_as_rows_or_where_those_have_no_direction_at_random():
-    directions = np.eye(8, dtype=np.float32)
-    directions[5] = 0
-    chosen = _random_rows(directions, 8, np.random.default_rng(0))
-    np.testing.assert_allclose(np.linalg.norm(chosen, axis=1), 1, rtol=1e-6)
-    np.testing.assert_array_equal(np.sort(chosen[(chosen == 1).any(axis=1)].argmax(axis=1)), [0, 1, 2, 3, 4, 6, 7])
-
-
-@pytest.mark.parametrize("blocks", [1, 8])
-def test_an_index_is_updated_with_its_rows(blocks):
-    table = clustered()
-    index = built(table, spec(blocks))
-    before = index.cluster.copy()
-    rng = np.random.default_rng(1)
-    scores = aligned_zeros(1, 20)
-    for _ in range(12):
-        rows = rng.choice(N, 200, replace=False).astype(np.int32)
-        table[rows[:, None], np.arange(DIM)] += rng.normal(0, 1.5, (200, DIM))
-        for j in range(blocks):
-            indexing.update_rows(index, table, rows, j, scores)
-        check(index, table)
-    assert (index.cluster != before).mean() > 0.1
-
-
 def test_rows_that_drift_are_reassigned():
     """Each step is short, so that only the REASSIGN_EVERY-th looks for the nearest centroid."""
     table = clustered()
@@ -141,18 +115,6 @@ def test_a_row_whose_new_list_is_full_stays_and_is_still_found():
     assert len(np.unique(index.cluster)) > 1
     assert n_reassigned[-1] == (index.cluster[0] != index.cluster[0, 0]).sum() > 0
     assert found(index, spec(), table[0]) == set(range(N))
-
-
-@pytest.mark.parametrize("blocks", [1, 4, 8])
-@pytest.mark.parametrize("max_gap", [0.5, 4.0])
-def test_candidates_are_the_rows_within_max_gap_of_the_best_in_some_block(blocks, max_gap):
-    table, h = clustered(), a_query()
-    search = spec(blocks, max_gap=max_gap)
-    z = blocks * block_scores(table[:, :DIM], h[:DIM], blocks)
-    z[:, [5, 11]] = -np.inf
-    expected = {int(row) for line in z for row in np.flatnonzero(line > line.max() - max_gap)}
-    assert len(expected) >= blocks // 2
-    assert found(built(table, search), search, h, positives=[5, 11]) == expected
 
 
 @pytest.mark.parametrize("max_candidates", [1, 7, 60, 61, 600, 740, 899])
@@ -193,18 +155,6 @@ def test_where_all_rows_are_positives_there_are_no_candidates(blocks):
     assert found(index, search, a_query(), positives=range(20)) == set()
 
 
-def test_a_softmax_ends_the_search_at_a_cluster_of_negligible_scores():
-    table, h = clustered(spread=0.05), a_query()
-    h *= 5
-    all_of_it, as_needed = spec(1, clusters=30), spec(1, clusters=30, max_gap=-np.log(1e-3), from_logsumexp=True)
-    index = built(table, all_of_it)
-    queries = [new_query_workspace(N, search) for search in (all_of_it, as_needed)]
-    for search, query in zip((all_of_it, as_needed), queries, strict=True):
-        search_blocks(index, search, h[None], query)
-    assert queries[0].n_probed[0] == 30
-    assert queries[1].n_probed[0] < 10
-
-
 def test_recall_is_high_when_a_tenth_of_the_rows_is_scored():
     table = clustered(5000, groups=200)
     rng = np.random.default_rng(5)
@@ -212,14 +162,14 @@ def test_recall_is_high_when_a_tenth_of_the_rows_is_scored():
     h[:, DIM:] = 0
     search = top_k_spec(5000, 0.1, 5)
     index = indexing.build_index(table, 5000, DIM, search, np.random.default_rng(0), threads=2)
-    ids, scores, log_sum = (np.concatenate(part) for part in zip(*search_top_k(index, search, h, 5, threads=2), strict=True))
+    ids, scores, _ = search_top_k(index, search, h, 5, threads=2)
     z = h @ table.T
     true = np.argsort(-z, axis=1)[:, :5]
     assert np.mean([np.isin(a, b).mean() for a, b in zip(true, ids, strict=True)]) > 0.9
     np.testing.assert_allclose(scores, np.take_along_axis(z, ids.astype(np.int64), axis=1), rtol=1e-4, atol=1e-4)
     assert (np.diff(scores, axis=1) <= 0).all()
     everything = top_k_spec(5000, 1.0, 5)
-    ids, _, log_sum = (np.concatenate(part) for part in zip(*search_top_k(index, everything, h, 5, threads=1), strict=True))
+    ids, _, log_sum = search_top_k(index, everything, h, 5, threads=1)
     np.testing.assert_array_equal(np.sort(ids), np.sort(true))
     np.testing.assert_allclose(log_sum, np.logaddexp.reduce(z.astype(np.float64), axis=1), rtol=1e-5)
 
@@ -227,7 +177,7 @@ def test_recall_is_high_when_a_tenth_of_the_rows_is_scored():
 def test_of_fewer_rows_than_k_the_rest_is_empty():
     table, h, search = clustered(3), a_query(), top_k_spec(3, 1.0, 5)
     index = indexing.build_index(table, 3, DIM, search, np.random.default_rng(0))
-    [(ids, scores, _)] = search_top_k(index, search, h[None], 5, threads=1)
+    ids, scores, _ = search_top_k(index, search, h[None], 5, threads=1)
     z = table @ h
     assert ids[0].tolist() == [*np.argsort(-z), -1, -1]
     np.testing.assert_allclose(scores[0, :3], np.sort(z)[::-1], rtol=1e-5)
@@ -285,12 +235,10 @@ def test_short_rows_do_not_hide_long_ones():
     table[:] = rng.normal(size=(n, dim)) * np.exp(rng.normal(0, 1.5, (n, 1)))
     search = SearchSpec(1, 141, 400, n, 0.0, 1e-3, 1e9, from_logsumexp=False, message_iterations=0)
     index = indexing.build_index(table, n, dim, search, rng)
-    query, rows, n_found = new_query_workspace(n, search), np.zeros((1, n), dtype=np.int32), np.zeros(1, dtype=np.int64)
     recalls = []
     for h in rng.normal(size=(50, dim)).astype(np.float32):
-        find_candidates_batch(index, search, h[None], 0, 1, rows[0], np.zeros(2, dtype=np.int64), rows, n_found, query)
         best = np.argsort(-(table @ h))[:20]
-        recalls.append(np.isin(best, rows[0, : n_found[0]]).mean())
+        recalls.append(np.isin(best, list(found(index, search, h))).mean())
     assert np.mean(recalls) > 0.9
 
 
@@ -302,7 +250,6 @@ def test_few_rows_and_any_number_of_clusters(n, clusters, blocks):
     search = spec(blocks, clusters=clusters, n_scored=n, max_gap=2.0)
     index = indexing.build_index(table, n, DIM, search, np.random.default_rng(0))
     check(index, table)
-    query = new_query_workspace(n, search)
     for step in range(5):
         table[:, :DIM] += np.float32(0.5) * np.random.default_rng(step).normal(size=(n, DIM)).astype(np.float32)
         for j in range(blocks):
@@ -310,9 +257,7 @@ def test_few_rows_and_any_number_of_clusters(n, clusters, blocks):
         check(index, table)
         z = blocks * block_scores(table[:, :DIM], h[:DIM], blocks)
         expected = {int(row) for line in z for row in np.flatnonzero(line > line.max() - 2.0)}
-        rows, n_found = np.zeros((1, n), dtype=np.int32), np.zeros(1, dtype=np.int64)
-        find_candidates_batch(index, search, h[None], 0, 1, rows[0], np.zeros(2, dtype=np.int64), rows, n_found, query)
-        assert set(rows[0, : n_found[0]].tolist()) == expected
+        assert found(index, search, h) == expected
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -343,34 +288,14 @@ def test_a_row_that_is_just_being_reassigned_counts_as_not_found():
     search_blocks(index, search, h[None], query)
     row = int(index.ids[0, index.list_offsets[0, 10]])
     assert position_of(index, query, 0, row) >= 0
-    for slot in (
-        index.list_offsets[0, 3],
-        index.list_offsets[0, 15],
-        index.ids.shape[1] - 1,
-        0,
-    ):  # written before its cluster is
-        index.slot[0, row] = slot
+    for slot in (index.list_offsets[0, 3], index.list_offsets[0, 15], index.ids.shape[1] - 1, 0):
+        index.slot[0, row] = slot  # written before its cluster is
         assert position_of(index, query, 0, row) == -1
 
 
 @kernel
 def position_of(index, query, j, row):
     return score_position(index, query, j, row)
-
-
-def test_a_query_knows_nothing_of_the_one_before():
-    """Opposite queries of one workspace, each of which scores the lists that are best for it."""
-    table, h = clustered(), a_query()
-    search = spec(2, n_scored=200)
-    index, query = built(table, search), new_query_workspace(N, search)
-    for sign in (1, -1):
-        search_blocks(index, search, sign * h[None], query)
-        z = block_scores(table[:, :DIM], sign * h[:DIM], 2)
-        for j in range(2):
-            probed = query.probed[j, : query.n_probed[j]]
-            at = np.array([position_of(index, query, j, row) for row in range(N)])
-            np.testing.assert_array_equal(at >= 0, np.isin(index.cluster[j], probed))
-            np.testing.assert_allclose(query.scores[j, at[at >= 0]], z[j, at >= 0], rtol=1e-4, atol=1e-4)
 
 
 def test_the_search_that_an_objective_is_set_to():

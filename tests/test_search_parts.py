@@ -12,10 +12,9 @@ from embedx.search import index as indexing
 from embedx.search import kmeans as clustering
 from embedx.search import query
 from embedx.search.balanced_tree import MIN_GAIN, N_ITERATIONS, SparseVectors, balanced_tree
-from embedx.search.cluster_scores import EMPTY_CLUSTER_SCORE, score_clusters
+from embedx.search.cluster_scores import EMPTY_CLUSTER_SCORE
 from embedx.search.kmeans import MASKED_SCORE
 from embedx.search.spec import SearchSpec
-from embedx.search.top_k import CHUNK, search_top_k
 from embedx.search.updater import IndexUpdater
 from embedx.training.progress import Silent
 
@@ -147,16 +146,6 @@ def test_threads_share_the_rows_of_a_new_index(threads, blocks):
     check(several, table[:47])
 
 
-def test_an_index_of_given_clusters_and_an_empty_one():
-    table = clustered(30, DIM)[:, :DIM].copy()
-    cluster = np.random.default_rng(0).integers(0, 3, (2, 30)).astype(np.int32)
-    index = indexing.index_of_clusters(table, cluster, 4)
-    check(index, table)
-    check_sums(index, table)
-    empty = indexing.empty_index(2)
-    assert [each.shape for each in (empty.ids, empty.slot, empty.cluster, empty.list_sizes)] == [(2, 0)] * 4
-
-
 # ---- a query
 
 
@@ -167,18 +156,6 @@ def naive_estimates(index, table, j, h):
         rows = table[index.cluster[j] == c, block].astype(float)
         out[c] = rows.mean(axis=0) @ h[block] + np.sqrt(rows.var(axis=0).mean()) * np.linalg.norm(h[block])
     return out
-
-
-@pytest.mark.parametrize("blocks", [1, 3])
-def test_clusters_are_ranked_by_mean_and_spread_of_their_scores(blocks):
-    index, table = built(spec(blocks))
-    table[index.cluster[0] == 0] += 1
-    updated(index, table, np.arange(N))
-    for j in range(blocks):
-        out = np.zeros((1, padded(19)), dtype=np.float32)
-        score_clusters(index.statistics, index.edges, index.list_sizes.shape[1], j, a_query().reshape(1, -1), 0, out)
-        np.testing.assert_allclose(out[0, :19], naive_estimates(index, table, j, a_query()), rtol=1e-3, atol=1e-3)
-        assert (out[0, 19:] == MASKED_SCORE).all()
 
 
 def naive_search(index, table, search, h, j, capacity):
@@ -212,7 +189,7 @@ def test_the_best_lists_are_scored_until_there_are_enough_rows(blocks, size, opt
         h = a_query(seed, size)
         for j in range(blocks):
             query.search_block(index, search, h[None], 0, j, workspace)
-            lists, scores = naive_search(index, table, search, h, j, workspace.capacity)
+            lists, scores = naive_search(index, table, search, h, j, workspace.scores.shape[1])
             n = int(workspace.n_probed[j])
             assert workspace.probed[j, :n].tolist() == lists
             rank = np.zeros(19, dtype=int)
@@ -239,31 +216,27 @@ def test_a_list_without_room_is_scored_as_far_as_there_is():
     index, _ = built(search, table=table)
     workspace = query.new_query_workspace(N, search)
     query.search_block(index, search, a_query()[None], 0, 0, workspace)
-    assert workspace.capacity == workspace.offsets[0, 1] == 32
+    assert workspace.scores.shape[1] == workspace.offsets[0, 1] == 32
     np.testing.assert_allclose(workspace.scores[0], table[:32] @ a_query(), atol=1e-4)
 
 
-def test_candidates_are_appended_once_as_long_as_there_is_room():
+def test_candidates_are_appended_once_up_to_the_capacity():
     search = spec(2, n_scored=1000, clusters=5)
     index, table = built(search)
     workspace, rows = query.new_query_workspace(N, search), np.full((2, N), -1, dtype=np.int32)
     query.search_all_blocks(index, search, a_query()[None], 0, np.array([[8, 9]], np.int32), 0, 2, workspace)
     expected = []
     for j in range(2):
-        _, scores = naive_search(index, table, search, a_query(), j, workspace.capacity)
+        _, scores = naive_search(index, table, search, a_query(), j, workspace.scores.shape[1])
         expected += [row for each in scores for row, z in each if z > 0.5 and row not in (*expected, 8, 9)]
-    n = query.add_candidates(index, workspace, 0, np.float32(0.5), rows, 1, 2, N)
-    n = query.add_candidates(index, workspace, 1, np.float32(0.5), rows, 1, n, N)
+    n = query.add_candidates(index, workspace, 0, np.float32(0.5), rows, 1, 2, 7)
+    assert (n, rows[1, 2:].tolist()) == (7, [*expected[:5], *[-1] * (N - 7)])
+    query.search_all_blocks(index, search, a_query()[None], 0, np.array([[8, 9]], np.int32), 0, 2, workspace)
+    for j in range(2):
+        n = query.add_candidates(index, workspace, j, np.float32(0.5), rows, 1, n if j else 2, N)
     assert rows[1, 2:n].tolist() == expected
     assert len(expected) > 20
     assert (rows[0] == -1).all()
-    assert workspace.query_number[0] == 1
-    query.search_all_blocks(index, search, a_query()[None], 0, rows, 0, 0, workspace)
-    assert query.add_candidates(index, workspace, 0, np.float32(0.5), rows, 0, 2, 7) == 7
-    found = rows[0, 2:7].tolist()
-    assert len(set(found)) == 5
-    assert all(table[row] @ a_query() - table[row, 5:] @ a_query()[5:] > 0.5 for row in found)
-    assert (rows[0, 7:] == -1).all()
 
 
 def test_the_numbers_of_queries_stay_within_int32():
@@ -277,22 +250,6 @@ def test_the_numbers_of_queries_stay_within_int32():
         numbers.append(int(workspace.query_number[0]))
         assert workspace.last_query[3] == numbers[-1]
     assert numbers == [2**31 - 2, 0, 1]
-
-
-# ---- the best k
-
-
-def test_queries_are_answered_in_their_order_by_any_number_of_threads():
-    search = spec(1, clusters=2, n_scored=3)
-    table = clustered(6, DIM)
-    index, _ = built(search, table=table)
-    h = aligned_zeros(2 * CHUNK + 5, DIM)
-    h[:, :DIM] = np.random.default_rng(0).normal(size=(len(h), DIM))
-    parts = list(search_top_k(index, search, h, 1, threads=2))
-    assert [len(ids) for ids, *_ in parts] == [CHUNK, CHUNK, 5]
-    one = list(search_top_k(index, search, h, 1, threads=1))
-    for a, b in zip(zip(*parts, strict=True), zip(*one, strict=True), strict=True):
-        np.testing.assert_array_equal(np.concatenate(a), np.concatenate(b))
 
 
 # ---- updates

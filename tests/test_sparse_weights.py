@@ -303,10 +303,8 @@ def test_a_support_that_is_too_narrow_for_signed_features_is_warned_of(weights):
 
 
 def test_sparse_weights_need_a_loss_that_is_a_sum_over_labels_and_sparse_features():
-    softmax = objectives.find("softmax")
-    with pytest.raises(EmbedxError, match="sum over labels"):
-        resolved(ClassifySettings(weights="tree"), softmax(softmax.Settings()), topics())
-    data = topics()
+    softmax, data = objectives.find("softmax"), topics()
     dense = Labeled(data.features.toarray(), data.labels, data.n_labels)
-    with pytest.raises(EmbedxError, match="sparse features"):
-        resolved(ClassifySettings(weights="sparse"), ova(), dense)
+    for objective, rows, message in (softmax(softmax.Settings()), data, "sum over labels"), (ova(), dense, "sparse features"):
+        with pytest.raises(EmbedxError, match=message):
+            resolved(ClassifySettings(weights="tree"), objective, rows)

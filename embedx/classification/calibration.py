@@ -13,6 +13,7 @@ calibration.npy  float64 (4, knots)   the knots, ascending; g there; b and c, th
 from collections.abc import Mapping
 
 import numpy as np
+from scipy.special import expit
 
 from embedx.errors import EmbedxError
 from embedx.storage.schema import Array
@@ -51,13 +52,15 @@ def fit(scores: np.ndarray, is_right: np.ndarray) -> np.ndarray:
     knots = np.unique([np.quantile(some, QUANTILES) for some in (s, s[right > 0]) if some.size])
     if len(knots) < 2:
         knots = np.append(knots, knots[-1:] + 1) if len(knots) else np.array([0.0, 1.0])
-    x = np.column_stack([_hats(s, knots), *(term[has] for term in _terms_of_row(scores, knots))])
+    number = np.arange(len(knots))
+    of_knots = np.maximum(1 - np.abs(np.interp(s, knots, number)[:, None] - number), 0)  # weights in linear interpolation
+    x = np.column_stack([of_knots, *(term[has] for term in _terms_of_row(scores, knots))])
     bends = np.diff(np.eye(len(knots)), 2, axis=0)
     penalty = SIZE * np.eye(x.shape[1])
     penalty[: len(knots), : len(knots)] += BENDS * bends.T @ bends
     w = np.zeros(x.shape[1])
     for _ in range(MAX_STEPS):
-        p = _sigmoid(x @ w)
+        p = expit(x @ w)
         slope = x.T @ (right - p) - penalty @ w
         step = np.linalg.solve((x.T * (p * (1 - p))) @ x + penalty, slope)
         w += np.clip(step, -LONG_STEP, LONG_STEP)
@@ -70,7 +73,7 @@ def probabilities(calibration: np.ndarray, scores: np.ndarray) -> np.ndarray:
     """The probability that each of a row's best labels is right, float32 (n, k), from their scores, best first, (n, k)."""
     knots, log_odds, b, c = calibration
     log_rank, best = _terms_of_row(scores, knots)
-    p = _sigmoid(np.interp(scores, knots, log_odds) + b[0] * log_rank + c[0] * best)
+    p = expit(np.interp(scores, knots, log_odds) + b[0] * log_rank + c[0] * best)
     p = np.minimum.accumulate(np.where(np.isfinite(scores), p, 0), axis=1)
     return np.asarray(p, dtype=np.float32)
 
@@ -88,13 +91,3 @@ def _terms_of_row(scores: np.ndarray, knots: np.ndarray) -> tuple[np.ndarray, np
     log_rank = np.log(np.arange(1, scores.shape[1] + 1))
     best = np.clip(scores[:, :1], knots[0], knots[-1])
     return np.broadcast_to(log_rank, scores.shape), np.broadcast_to(best, scores.shape)
-
-
-def _hats(s: np.ndarray, knots: np.ndarray) -> np.ndarray:
-    """The weight of each knot in linear interpolation at s, float64 (n, knots)."""
-    place = np.interp(s, knots, np.arange(len(knots)))
-    return np.asarray(np.maximum(1 - np.abs(place[:, None] - np.arange(len(knots))), 0))
-
-
-def _sigmoid(x: np.ndarray) -> np.ndarray:
-    return np.asarray(1 / (1 + np.exp(-np.clip(x, -30, 30))))

@@ -12,7 +12,7 @@ labels.tsv    label TAB how often it occurred in training
 features.tsv  the words that are features, for text
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -31,7 +31,7 @@ from embedx.errors import EmbedxError
 from embedx.evaluation.labels import LabelMetrics, fit_temperature, hits, likelihood_warning, top_k
 from embedx.labeled.data import DataSchema, Labeled, Labels
 from embedx.labeled.rules import chosen_labels, known_labels, scaled
-from embedx.objectives.contract import Objective
+from embedx.objectives.contract import Objective, log_softmax
 from embedx.samplers.contract import Sampler
 from embedx.search.index import build_index
 from embedx.search.top_k import search_top_k, top_k_spec
@@ -40,6 +40,7 @@ from embedx.storage.schema import Array, FolderSchema, Names
 from embedx.training.progress import Progress, Silent
 from embedx.training.trainer import usable_cores
 
+Best = tuple[np.ndarray, np.ndarray]  # of each row the best labels, int32 (n, k), and their probabilities or scores
 TASK = "classification"
 SILENT = Silent()
 BLOCK_FLOATS = 1 << 23  # scores computed at a time
@@ -103,11 +104,14 @@ class Classifier:
         """
         if self.has_sparse_weights:
             return self._sparse_scores(features)
-        h = features @ self.arrays["hidden"] if "hidden" in self.arrays else features
-        z = h @ self._weights
+        z = self._inputs(features) @ self._weights
         if "bias" in self.arrays:
             z += self.arrays["bias"]
         return np.asarray(z, dtype=self._weights.dtype)
+
+    def _inputs(self, features: Any) -> Any:
+        """The inputs of the output layer, for features on the scale of the training data."""
+        return features @ self.arrays["hidden"] if "hidden" in self.arrays else features
 
     @cached_property
     def _weights(self) -> np.ndarray:  # float32 (dim, rows)
@@ -183,8 +187,9 @@ class Classifier:
         """
         if not self.objective.adds_log_noise:
             return np.zeros(len(self.counts), dtype=np.float32)
-        n_draws = min(self.objective.negatives, len(self.counts))  # as many as training draws
-        return self._sampler.log_noise_of(features, n_draws)
+        return self._sampler.log_noise_of(
+            features, min(self.objective.negatives, len(self.counts))
+        )  # as many as training draws
 
     @cached_property
     def _sampler(self) -> Sampler:
@@ -214,9 +219,7 @@ class Classifier:
 
         return _in_blocks(features.shape[0], size, work, progress, threads)
 
-    def top_k(
-        self, features: Any, k: int = 5, progress: Progress = SILENT, threads: int | None = None
-    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def top_k(self, features: Any, k: int = 5, progress: Progress = SILENT, threads: int | None = None) -> Iterator[Best]:
         """(ids int32 (n, k), probabilities float32 (n, k)) for a block of rows after another.
 
         The probability is that the label is among those of the row: calibrated, if rows were held out of training. Without
@@ -226,9 +229,7 @@ class Classifier:
         for ids, scores in self._best(features, k, progress, threads):
             yield ids, self.probabilities(scores)
 
-    def _best(
-        self, features: Any, k: int, progress: Progress = SILENT, threads: int | None = None
-    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def _best(self, features: Any, k: int, progress: Progress = SILENT, threads: int | None = None) -> Iterator[Best]:
         """As `top_k`, with the scores that `probabilities` takes: z where labels are judged alone, else log-probabilities."""
         if not self.is_searched:
             of_scores = (lambda z, log_noise: z) if self.judges_labels_alone else self.log_probability
@@ -253,12 +254,11 @@ class Classifier:
 
     def searched_top_k(
         self, features: Any, k: int = 5, share: float = 0.05, progress: Progress = SILENT, threads: int | None = None
-    ) -> tuple[float, Iterator[tuple[np.ndarray, np.ndarray]]]:
-        """As `top_k`, but only this share of all labels is scored for each row; before it the recall of the true k best labels,
-        over the first RECALLED rows.
+    ) -> Iterator[Best]:
+        """As `top_k`, but only this share of all labels is scored for each row.
 
-        An index is built first. The labels share one probability among those scored. Raises `EmbedxError` where labels cannot
-        be searched.
+        An index is built first, and the recall of the true k best labels, over the first RECALLED rows, is reported. The labels
+        share one probability among those scored. Raises `EmbedxError` where labels cannot be searched.
         """
         if not self.objective.ranks_by_score:
             raise EmbedxError(f"--search: {self.objective.name} does not rank labels by their scores alone")
@@ -274,26 +274,20 @@ class Classifier:
         progress.note(f"building an index of {len(table):,} labels")
         index = build_index(table, len(table), table.shape[1], search, np.random.default_rng(0), threads)
 
-        def best(features: Any) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-            h = self.prepared(features)
-            h = h @ self.arrays["hidden"] if "hidden" in self.arrays else h
-            h = np.column_stack([np.asarray(h, dtype=np.float32), np.ones(h.shape[0], dtype=np.float32)])
-            return search_top_k(index, search, h, k, threads)
+        def best(rows: slice) -> Best:
+            h = np.asarray(self._inputs(self.prepared(features[rows])), dtype=np.float32)
+            h = np.column_stack([h, np.ones(len(h), dtype=np.float32)])
+            ids, z, log_sum = search_top_k(index, search, h, k, threads)
+            return ids, self.probabilities(z if self.judges_labels_alone else z - log_sum[:, None])
 
-        def found() -> Iterator[tuple[np.ndarray, np.ndarray]]:
-            for _, parts in _in_blocks(features.shape[0], SEARCHED_ROWS, lambda rows: [*best(features[rows])], progress):
-                for ids, z, log_sum in parts:
-                    yield ids, self.probabilities(z if self.judges_labels_alone else z - log_sum[:, None])
-
-        some = features[:RECALLED]
-        true, _ = top_k(self.scores(self.prepared(some)), k)
-        ids = np.concatenate([ids for ids, _, _ in best(some)])
-        recall = float(np.mean([np.isin(a, b).mean() for a, b in zip(true, ids, strict=True)]))
+        some = slice(RECALLED)
+        true, _ = top_k(self.scores(self.prepared(features[some])), k)
+        recall = np.mean([np.isin(a, b).mean() for a, b in zip(true, best(some)[0], strict=True)])
         progress.note(
             f"{search.n_scored:,} of {self.n_labels:,} labels are scored for each row, which finds {100 * recall:.1f} % of the "
             f"best {k}; probabilities are among those"
         )
-        return recall, found()
+        return (found for _, found in _in_blocks(features.shape[0], SEARCHED_ROWS, best, progress))
 
     # ---- how good
 
@@ -329,8 +323,7 @@ class Classifier:
         """Log-probabilities of all labels, (n, n_labels), after the temperature that was fitted, if one was."""
         if "temperature" not in self.facts:
             return log_p
-        sharper = log_p / self.facts["temperature"]
-        return np.asarray(sharper - np.logaddexp.reduce(sharper, axis=1, keepdims=True))
+        return log_softmax(log_p / self.facts["temperature"])
 
     def tested_labels(self, labels: Labels) -> tuple[Labels, np.ndarray]:
         """The labels that count of test rows, and which rows have any left, by the settings `labels` and `unseen`."""
@@ -386,18 +379,6 @@ def _in_blocks(
     progress.finish()
 
 
-def _label_order(arrays: Mapping[str, np.ndarray], settings: Mapping[str, Any]) -> np.ndarray | None:
-    """The order of the leaves of a tree of clusters; None if there is none. Raises `EmbedxError` if it is none of labels."""
-    order = arrays.get("label_order")
-    if order is None:
-        if settings.get("hierarchy") == "clusters":
-            raise EmbedxError("names no array `label_order`, which hierarchy=clusters needs")
-        return None
-    if not np.array_equal(np.sort(order), np.arange(len(order))):
-        raise EmbedxError("label_order.npy has not each label once")
-    return order
-
-
 def load(path: str | Path) -> Classifier:
     """The classifier in a model folder. Raises `EmbedxError` for whatever is missing or damaged, or no classifier."""
     stored = folder.read(Path(path), SCHEMA)
@@ -411,7 +392,12 @@ def load(path: str | Path) -> Classifier:
     with folder.blamed_on(stored.path / folder.DESCRIPTION):
         found = objectives.find(stored.facts["objective"])
         objective = found(found.Settings.from_options(stored.settings))
-        objective.prepare(counts, _label_order(stored.arrays, stored.settings))
+        order = stored.arrays.get("label_order")
+        if order is None and objective.wants_order:
+            raise EmbedxError("names no array `label_order`, which hierarchy=clusters needs")
+        if order is not None and not np.array_equal(np.sort(order), np.arange(len(order))):
+            raise EmbedxError("label_order.npy has not each label once")
+        objective.prepare(counts, order)
         is_sparse = "tree_levels" in stored.arrays
         if is_sparse == ("output" in stored.arrays):
             raise EmbedxError("names both an array `output` and `tree_levels`" if is_sparse else "names no array `output`")

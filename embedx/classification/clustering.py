@@ -21,19 +21,16 @@ def vectors_of(features: Any, labels: Labels, wanted: np.ndarray) -> SparseVecto
     """
     place = np.full(int(labels.ids.max(initial=-1)) + 1, -1, dtype=np.int64)
     place[wanted] = np.arange(len(wanted))
-    rows = labels.row_of_id
-    ones = np.ones(len(rows), dtype=np.float32)
-    has_label = csr_matrix((ones, (place[labels.ids], rows)), shape=(len(wanted), len(labels)))
-    if issparse(features):
-        return _sparse_vectors(csr_matrix(features, dtype=np.float32), has_label)
-    return _dense_vectors(np.asarray(features, dtype=np.float32), has_label)
-
-
-def _sparse_vectors(features: csr_matrix, has_label: csr_matrix) -> SparseVectors:
-    """`vectors_of` of sparse features; has_label float32 (n_labels, n_rows)."""
+    ones = np.ones(len(labels.ids), dtype=np.float32)
+    has_label = csr_matrix((ones, (place[labels.ids], labels.row_of_id)), shape=(len(wanted), len(labels)))
+    mean = None if issparse(features) else features.mean(axis=0, dtype=np.float64)
+    features = features.astype(np.float32)
     sizes, columns, values = [np.zeros(1, dtype=np.int64)], [], []
-    for start in range(0, has_label.shape[0], BLOCK_LABELS):
-        sums = has_label[start : start + BLOCK_LABELS] @ features
+    for start in range(0, len(wanted), BLOCK_LABELS):
+        some = has_label[start : start + BLOCK_LABELS]
+        sums = some @ features
+        if mean is not None:
+            sums = csr_matrix(sums - np.outer(np.diff(some.indptr), mean))
         sums.sort_indices()
         label = np.repeat(np.arange(sums.shape[0]), np.diff(sums.indptr))
         order = np.lexsort((-np.abs(sums.data), label))  # the labels stay where they are
@@ -43,17 +40,6 @@ def _sparse_vectors(features: csr_matrix, has_label: csr_matrix) -> SparseVector
         columns.append(sums.indices[kept].astype(np.int32))
         values.append((sums.data[kept] / np.maximum(np.sqrt(squares), 1e-15)[label[kept]]).astype(np.float32))
     return SparseVectors(np.cumsum(np.concatenate(sizes)), np.concatenate(columns), np.concatenate(values))
-
-
-def _dense_vectors(features: np.ndarray, has_label: csr_matrix) -> SparseVectors:
-    """`vectors_of` of dense features; has_label float32 (n_labels, n_rows)."""
-    mean = features.mean(axis=0, dtype=np.float64).astype(np.float32)
-    sums = np.asarray(has_label @ features - np.asarray(has_label.sum(axis=1), dtype=np.float32).reshape(-1, 1) * mean)
-    columns = np.sort(np.argsort(-np.abs(sums), axis=1)[:, :MAX_FEATURES], axis=1)
-    values = np.take_along_axis(sums, columns, axis=1)
-    values /= np.maximum(np.linalg.norm(values, axis=1, keepdims=True), 1e-15)
-    offsets = np.arange(len(sums) + 1, dtype=np.int64) * columns.shape[1]
-    return SparseVectors(offsets, columns.ravel().astype(np.int32), values.ravel().astype(np.float32))
 
 
 def clustered_order(features: Any, labels: Labels, counts: np.ndarray, seed: int, threads: int) -> np.ndarray:

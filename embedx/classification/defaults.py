@@ -134,13 +134,6 @@ def _not_of_dual(settings: ClassifySettings) -> list[str]:
     return [each for each in given if (each, getattr(settings, each)) != ("bias", "zero")]
 
 
-def _default_epochs(data: Labeled, optimizer: str) -> int:
-    """By the number of labels of all rows."""
-    if optimizer == DualCoordinateDescent.name:
-        return DUAL_EPOCHS
-    return min(max(round(ROOT_EPOCHS / math.sqrt(max(len(data.labels.ids), 1))), MIN_EPOCHS), MAX_EPOCHS)
-
-
 def _default_rate(
     objective: Objective, optimizer: str, data: Labeled, scaling: str, kind: str, *, by_label: bool
 ) -> float | None:
@@ -157,9 +150,7 @@ def _default_rate(
         return rate * (SPARSE_RATE if found.keeps != "stateless" else 1)
     rate /= math.sqrt(max(len(data.labels.ids) / max(len(data), 1), 1.0))
     some = data.features[:: max(1, len(data) // N_SAMPLED)]
-    if scaling == "column-max":
-        some = scaled(some, scaling, column_maxima(data.features))
-    length = 1.0 if scaling == "l2" else input_length(some)
+    length = input_length(scaled(some, scaling, column_maxima(data.features) if scaling == "column-max" else None))
     rate /= length**2 if found.keeps == "stateless" else length
     return min(float(f"{rate:.3g}"), MAX_RATE)
 
@@ -175,33 +166,28 @@ def resolved(settings: ClassifySettings, objective: Objective, data: Labeled) ->
     weights = chosen_weights(settings, objective, data, sampler)
     optimizer = settings.optimizer or _default_optimizer(settings, objective, weights, sampler)
     by_label = is_label_by_label(dataclasses.replace(settings, weights=weights, sampler=sampler), objective)
-    batch = settings.batch_size
-    if batch is None:
-        batch = int(_default_of(objective, "batch_size", kind, 100))
+    batch = int(_default_of(objective, "batch_size", kind, 100)) if settings.batch_size is None else settings.batch_size
     rate = settings.learning_rate
     if rate is None:
         rate = _default_rate(objective, optimizer, data, settings.scaling, kind, by_label=by_label)
     check_sampler(sampler, objective.name, objective.samplers())
-    name, of_lbfgs = f"--objective {objective.name}", "--optimizer lbfgs does not apply"
+    name = f"--objective {objective.name}"
     is_step, is_lbfgs, is_dual = objective.kind == "proximal", optimizer == Lbfgs.name, optimizer == DualCoordinateDescent.name
     without_effect = next(iter(_not_of_dual(settings)), "")
-    is_by_row = optimizers.find(optimizer, LABELS).keeps == "per_row"
+    keeps = optimizers.find(optimizer, LABELS).keeps
     for is_wrong, message in (
         (is_step and (optimizer != "sgd" or batch != 1 or settings.gradient_scale != "mean"),
          f"{name} takes a step of its own for each example: --optimizer sgd, --batch-size 1, --set gradient-scale=mean"),
-        (is_lbfgs and objective.uniforms_width,
-         f"{of_lbfgs} to {name}, whose loss is drawn at random at each look; take adagrad"),
-        (is_lbfgs and settings.sampler and found_sampler.candidates in ("drawn", "retrieved"),
-         f"--sampler {sampler} does not apply with --optimizer lbfgs, where all rows compete"),
-        (is_lbfgs and found_sampler.candidates == "path", f"{of_lbfgs} to {name}, whose labels are in a tree; take adagrad"),
-        (is_lbfgs and settings.hidden, f"{of_lbfgs} with --hidden; take adagrad"),
-        (is_lbfgs and settings.labels == "one", f"{of_lbfgs} with --labels one; take --labels all"),
+        (is_lbfgs and (objective.uniforms_width or found_sampler.candidates == "path"),
+         f"--optimizer lbfgs does not apply to {name}, which does not score all labels exactly; take adagrad"),
+        (is_lbfgs and (settings.sampler not in (None, EVERY_ROW) or settings.hidden or settings.labels == "one"),
+         "--optimizer lbfgs needs --sampler all, no --hidden layer, and --labels other than one; or take adagrad"),
         (found_sampler.needs_dense_inputs and kind == "sparse",
          f"--sampler {sampler} needs dense features or --hidden 100; these features are sparse"),
         (settings.hidden and not data.is_sparse, "--hidden applies to sparse features; these are dense"),
-        (optimizers.find(optimizer, LABELS).keeps == "stateless" and (rate or 0) * (settings.l2 or 0) >= 1,
+        (keeps == "stateless" and (rate or 0) * (settings.l2 or 0) >= 1,
          f"--l2 {settings.l2 or 0:g}: times --learning-rate {rate or 0:g} must be below 1"),
-        (is_by_row and found_sampler.candidates == "all" and kind == "sparse",
+        (keeps == "per_row" and found_sampler.candidates == "all" and kind == "sparse",
          f"--optimizer {optimizer} does not apply where all labels are scored on sparse features; take adagrad"),
         (is_dual and (weights == "dense" or objective.dual_steps is None or sampler != EVERY_ROW),
          f"--optimizer dcd takes --objective ova --loss squared-hinge, --sampler {EVERY_ROW}, and --weights sparse or tree"),
@@ -211,15 +197,15 @@ def resolved(settings: ClassifySettings, objective: Objective, data: Labeled) ->
     ):  # fmt: skip
         if is_wrong:
             raise EmbedxError(message)
-    settings = dataclasses.replace(
+    epochs = ROOT_EPOCHS / math.sqrt(max(len(data.labels.ids), 1))
+    return dataclasses.replace(
         settings, optimizer=optimizer, weights=weights, threads=settings.threads or trainer.usable_cores(),
-        sampler=EVERY_ROW if is_lbfgs else sampler,
-        epochs=settings.epochs or _default_epochs(data, optimizer),
+        sampler=EVERY_ROW if is_lbfgs else sampler, learning_rate=rate,
+        epochs=settings.epochs or (DUAL_EPOCHS if is_dual else min(max(round(epochs), MIN_EPOCHS), MAX_EPOCHS)),
         bias=settings.bias or ("zero" if is_dual or is_lbfgs else str(_default_of(objective, "bias", kind, BIAS))),
+        batch_size=None if is_dual else batch or len(data),
+        l2=settings.l2 if is_dual else settings.l2 or 0.0,  # `train` chooses that of dcd
     )  # fmt: skip
-    if is_dual:  # whose penalty `train` chooses
-        return settings
-    return dataclasses.replace(settings, batch_size=batch or len(data), learning_rate=rate, l2=settings.l2 or 0.0)
 
 
 def first_state(settings: Any, optimizer: UpdateRule, examples: Examples, batch_size: int) -> float:

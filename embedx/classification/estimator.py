@@ -42,7 +42,6 @@ MAX_WEIGHTS = 5_000_000  # features × rows
 MAX_PRODUCTS = 1_000_000_000  # values × rows: multiplications in one look at the data
 OTHER_NAMES = {"seed": "random_state", "threads": "n_jobs"}
 NOT_TRAINING = {"unseen", "validation_labels", "weight_threshold", *OF_TREE}  # how files are tested, and what stays as it is
-AUTO = (None, "auto")  # of `weights`
 GROUPS: list[type[Settings]] = [ClassifySettings, *(each.Settings for each in SAMPLERS.values())]
 FIELDS = {field.name: field for group in GROUPS for field in dataclasses.fields(group)}
 PARAMETERS: dict[str, Any] = {
@@ -72,7 +71,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                   too large and no setting is given that only concerns training by steps; else as `embedx classify`
     l2            None: with lbfgs one over the sum of the sample weights, which is the penalty of scikit-learn's
                   LogisticRegression(C=1) and makes sure that there is an optimum; else as `embedx classify`
-    weights       how those of labels are stored: "dense", "sparse" or "tree"; "auto" and None choose by size
+    weights       how those of labels are stored: "dense", "sparse" or "tree"; None chooses by size
     validation    a share of the rows to watch while training, such as 0.1
     calibration   None: no rows are held out with lbfgs, nor by `partial_fit`; else as `embedx classify`
     random_state  `--seed`: a number or a RandomState; None is the default seed, so that results repeat
@@ -161,7 +160,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self.optimizer == "lbfgs":
             raise ValueError("partial_fit goes by steps, and optimizer='lbfgs' looks at all data at once; take 'adagrad', say")
         objective = self._new_objective() if trained is None else trained.classifier.objective
-        if self.weights not in (*AUTO, "dense"):
+        if self.weights not in (None, "dense"):
             raise ValueError(f"partial_fit continues from dense weights; with weights={self.weights!r}, fit all rows at once")
         chosen = {"epochs": 1, "weights": "dense", "time_budget": None, "validation": None, "calibration": 0.0}
         chosen |= {"schedule": self.schedule or "constant", "seed": self._seed() + self.n_iter_}
@@ -200,8 +199,6 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _given(self) -> dict[str, Any]:
         """The settings among the parameters that are not None, strings read as on the command line."""
         given = {name: value for name, value in self.get_params(deep=False).items() if name in FIELDS and value is not None}
-        if self.weights in AUTO:
-            given.pop("weights", None)
         for name, value in given.items():
             plain = value.item() if isinstance(value, np.generic) else value  # from a search; the record is JSON
             parse = FIELDS[name].metadata["parse"]
@@ -228,18 +225,15 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             objective.candidates[0] == "all"
             and self.sampler in (None, "all")
             and self.labels != "one"
-            and self.weights in (*AUTO, "dense")
+            and self.weights in (None, "dense")
             and not self._given().keys() & {*OF_STEPS, "hidden", "time_budget"}
             and X.shape[1] * n_rows <= MAX_WEIGHTS
             and (X.nnz if issparse(X) else X.size) * n_rows <= MAX_PRODUCTS
         )
 
     def _seed(self) -> int:
-        if self.random_state is None:
-            return ClassifySettings.seed
-        if isinstance(self.random_state, numbers.Integral):
-            return int(self.random_state)
-        return int(self.random_state.randint(2**31))
+        seed: Any = ClassifySettings.seed if self.random_state is None else self.random_state
+        return int(seed if isinstance(seed, numbers.Integral) else seed.randint(2**31))
 
     # ---- labels
 
@@ -318,18 +312,24 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _blocks(self, X: Any, of_scores: Any) -> Iterator[Any]:
         """`of_scores` of the scores of all output rows and of `log_noise`, a block of X after another."""
         X = self._checked(X)
-        found = self.classifier_.blocks(X, threads=effective_n_jobs(self.n_jobs), of_scores=of_scores)
-        return (part for _, part in found)
+        return (part for _, part in self.classifier_.blocks(X, threads=effective_n_jobs(self.n_jobs), of_scores=of_scores))
 
     def _found(self, X: Any, k: int) -> tuple[np.ndarray, np.ndarray]:
         """The places of the k likeliest labels, of those that a tree finds if there is one, and their probabilities."""
-        X = self._checked(X)
-        found = [*self.classifier_.top_k(X, min(k, len(self.classes_)), threads=effective_n_jobs(self.n_jobs))]
-        return np.concatenate([ids for ids, _ in found]), np.concatenate([p for _, p in found])
+        X, k = self._checked(X), min(k, len(self.classes_))
+        ids, p = zip(*self.classifier_.top_k(X, k, threads=effective_n_jobs(self.n_jobs)), strict=True)
+        return np.concatenate(ids), np.concatenate(p)
 
     def _features(self, X: Any) -> Any:
-        """Checked features as the engine takes them, which knows hidden layers of sparse ones."""
-        return _features(csr_matrix(X) if self.hidden else X)
+        """Checked features as the engine takes them: plain arrays, never read-only ones, sparse ones for a hidden layer."""
+        if not (self.hidden or issparse(X)):
+            X = np.ascontiguousarray(X)
+            return X if X.flags.writeable else X.copy()
+        X = csr_matrix(X)
+        if not (X.has_canonical_format and all(part.flags.writeable for part in (X.data, X.indices, X.indptr))):
+            X = X.copy()
+            X.sum_duplicates()
+        return X
 
     @property
     def _scores_are_softmax(self) -> bool:
@@ -393,18 +393,6 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _per_class(self, rows: np.ndarray) -> np.ndarray:
         return rows[1:] - rows[:1] if self._has_two_classes and self._scores_are_softmax else rows
-
-
-def _features(X: Any) -> Any:
-    """Checked features as the engine takes them: plain arrays of its own or the user's, never read-only ones."""
-    if issparse(X):
-        X = csr_matrix(X)
-        if not (X.has_canonical_format and X.data.flags.writeable and X.indices.flags.writeable and X.indptr.flags.writeable):
-            X = X.copy()
-            X.sum_duplicates()
-        return X
-    X = np.ascontiguousarray(X)
-    return X if X.flags.writeable else X.copy()
 
 
 def _weights(sample_weight: Any, X: Any) -> np.ndarray | None:

@@ -17,7 +17,6 @@ from embedx.errors import EmbedxError
 from embedx.labeled.data import offsets_of
 from embedx.storage.schema import Array
 
-PREFIX = "tree_"
 BLOCK_FLOATS, MAX_ROWS = 1 << 23, 1 << 13  # scores computed at a time, and rows
 CANDIDATES = 100  # labels of each tree whose probabilities are averaged, or made to sum to one
 COUNTS = ("uint16", "int32")  # the smaller where it suffices

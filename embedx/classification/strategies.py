@@ -119,13 +119,11 @@ class Classification(Strategy):
         """The plan, with the settings of `drawing` where candidates are drawn, and the tables."""
         settings, objective, is_dense = self.settings, self.objective, self.examples.dense.size > 0
         plan = Plan(
-            n_rows=self.n_rows,
-            n_features=self.examples.dense.shape[1] if is_dense else len(self.hidden.rows) or self.dim - self.has_bias,
-            dim=self.dim, has_bias=self.has_bias, has_hidden=bool(settings.hidden), has_h=is_dense or bool(settings.hidden),
-            positives=POSITIVES[objective.positives], keeps_accidental_hits=objective.keeps_accidental_hits,
-            uses_log_expected_count=objective.uses_log_expected_count, uses_score_gain=objective.uses_score_gain,
-            uniforms_width=objective.uniforms_width, one_label=settings.labels == "one",
-            in_turn=objective.kind == "proximal", batch_size=self.batch, sum_over=self.sum_over, **drawing,
+            n_rows=self.n_rows, n_features=self.n_features, dim=self.dim, has_bias=self.has_bias, batch_size=self.batch,
+            has_hidden=bool(settings.hidden), has_h=is_dense or bool(settings.hidden), positives=POSITIVES[objective.positives],
+            keeps_accidental_hits=objective.keeps_accidental_hits, uses_log_expected_count=objective.uses_log_expected_count,
+            uses_score_gain=objective.uses_score_gain, uniforms_width=objective.uniforms_width, sum_over=self.sum_over,
+            one_label=settings.labels == "one", in_turn=objective.kind == "proximal", **drawing,
         )  # fmt: skip
         constants = objective.constants(max(drawing.get("n_draws", self.n_rows), 1), len(self.counts))
         return Shared(
@@ -153,11 +151,6 @@ class Classification(Strategy):
     def set_bias(self, bias: np.ndarray) -> None:
         """Write the biases to start from, float32 (n_rows,)."""
         self.output_rows[:, self.dim - 1] = bias
-
-    def arrays_of_outputs(self) -> dict[str, np.ndarray]:
-        """The output rows and biases as a classifier has them, views of the tables where these are whole rows."""
-        rows = self.output_rows
-        return {"output": rows[:, : self.dim - self.has_bias]} | ({"bias": rows[:, self.dim - 1]} if self.has_bias else {})
 
     def chunk_of(self, epoch: int, start: int, stop: int, rate: float) -> Chunk:
         """Examples to be trained, as kernels take them."""
@@ -191,8 +184,7 @@ class Classification(Strategy):
     def apply_decay(self) -> None:
         """Apply the weight decay that is due to all rows."""
         if self.optimizer.l2 > 0:
-            n_decaying = self.settings.hidden or self.examples.dense.shape[1] or self.dim - self.has_bias
-            decay_all(self.hidden, n_decaying, self.optimizer, float(self.clock[0]))
+            decay_all(self.hidden, self.dim - self.has_bias, self.optimizer, float(self.clock[0]))
             self.decay_outputs(float(self.clock[0]))
 
     def memory(self, keeps_best: bool) -> MemoryPlan:
@@ -207,9 +199,12 @@ class Classification(Strategy):
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The parameters as a classifier has them: views of the tables, but copies where output rows are sparse."""
-        return self.arrays_of_outputs() | (
-            {"hidden": self.hidden.rows[:, : self.settings.hidden]} if self.settings.hidden else {}
-        )
+        found = {"output": self.output_rows[:, : self.dim - self.has_bias]}
+        if self.has_bias:
+            found["bias"] = self.output_rows[:, self.dim - 1]
+        if self.settings.hidden:
+            found["hidden"] = self.hidden.rows[:, : self.settings.hidden]
+        return found
 
     def state(self) -> TrainState:
         state = TrainState()
@@ -226,15 +221,13 @@ class Classification(Strategy):
 class Sampled(Classification):
     """A few rows for each example, by threads that share the tables."""
 
-    has_sparse_rows = False
-
     def prepare(self) -> None:
         n_draws = min(self.objective.negatives, len(self.counts))
         self.drawing = self.warm_up or self.sampler
         self.draws = self.drawing.data(n_draws)
         self.make_outputs()
         self.shared = self.share(
-            has_sparse_rows=self.has_sparse_rows, on_path=self.drawing.candidates == "path",
+            has_sparse_rows=self.settings.weights == "sparse", on_path=self.drawing.candidates == "path",
             counts_repeats=self.drawing.counts_repeats, n_draws=n_draws,
         )  # fmt: skip
         longest = int(np.diff(self.draws.offsets).max(initial=1))
@@ -256,20 +249,15 @@ class Sampled(Classification):
 class SampledSparse(Sampled):
     """Sampled or path candidates, whose rows have weights for the features of their own examples alone."""
 
-    has_sparse_rows = True
-
     def make_outputs(self) -> None:
         own = examples_of_rows(self.examples, self.sampler, self.n_rows)
         self.slots = sparse_rows.slots_by_row(self.examples, own, self.n_features, self.has_bias)
         self.outputs = sparse_rows.new_sparse_table(self.slots, self.n_rows, self.optimizer)
 
-    def decay_outputs(self, clock: float) -> None:
-        pass  # --l2 does not apply
-
     def set_bias(self, bias: np.ndarray) -> None:
         self.outputs.rows[0, self.slots.indptr[1:] - 1] = bias
 
-    def arrays_of_outputs(self) -> dict[str, np.ndarray]:
+    def arrays(self) -> dict[str, np.ndarray]:
         """The weights above the threshold, as the level of a tree in which all rows are children of the root."""
         feature, value = self.slots.indices, self.outputs.rows[0]
         row = np.repeat(np.arange(self.n_rows, dtype=np.int32), np.diff(self.slots.indptr))
@@ -401,9 +389,9 @@ class FullTiled(FullSparse):
             self.batch, self.sum_over, self.has_bias, self.plan.keeps_accidental_hits, self.plan.positives,
             is_masked=False, optimizer=self.optimizer, constants=self.shared.constants, lr=np.float32(0),
         )  # fmt: skip
-        n = min(self.chunk, self.n)
         self.tile_workspaces = [
-            tiles.new_workspace(n, 0, self.dim - 1, self.batch, self.optimizer, is_masked=False) for _ in range(self.parts)
+            tiles.new_workspace(min(self.chunk, self.n), 0, self.dim - 1, self.batch, self.optimizer, is_masked=False)
+            for _ in range(self.parts)
         ]
         self.pool = ThreadPoolExecutor(self.threads)
 

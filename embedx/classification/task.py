@@ -175,7 +175,10 @@ class Run:
                 strategy.initialise()
             training, loss_unit = self.wrap(strategy) if self.wrap else strategy, strategy.loss_unit
             if checkpoints is not None:
-                checkpoints.identify(lambda: _identity(strategy.examples, classifier.settings) | training.identity())
+                own = {name: value for name, value in record.items() if name != "threads"}
+                checkpoints.identify(
+                    lambda: {"data": [checksum(each) for each in strategy.examples], "settings": own} | training.identity()
+                )
             if isinstance(strategy, TreeTraining):
                 outcome = tree_training.run(strategy, training, history, checkpoints, plan)
             else:
@@ -207,8 +210,7 @@ class Run:
             if share is not None:
                 data, validation = hold_out(data, max(1, round(share * len(data))), settings.seed)
             else:
-                name, labels = settings.validation, settings.validation_labels
-                validation = read(name, labels, progress=self.progress, like=data.schema)
+                validation = read(settings.validation, settings.validation_labels, progress=self.progress, like=data.schema)
         n = calibration.n_held_out(len(data), settings.calibration)
         if not n or validation is not None or continues:
             return data, validation, validation
@@ -335,14 +337,6 @@ def _by_steps(
     to_the_end(hand_over)
     history.restore()
     return outcome, optimizer_state
-
-
-def _identity(examples: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """What decides the result: a run is resumed only where this is the same."""
-    return {
-        "data": [checksum(array) for array in examples],
-        "settings": {name: value for name, value in settings.items() if name != "threads"},
-    }
 
 
 def _first_biases(objective: Objective, bias: str, sampler: Sampler, n: int) -> np.ndarray:

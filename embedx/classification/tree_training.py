@@ -156,8 +156,9 @@ class TreeTraining(Strategy):
         self.place = np.full((len(trees), len(counts)), -1, dtype=np.int32)
         for t, tree in enumerate(trees):
             self.place[t, tree.labels] = np.arange(len(tree.labels))
-        self.example = np.repeat(np.arange(len(examples.label_offsets) - 1, dtype=np.int32), np.diff(examples.label_offsets))
-        self.n_labelled = max(int(np.count_nonzero(np.diff(examples.label_offsets))), 1)
+        n_of_row = np.diff(examples.label_offsets)
+        self.example = np.repeat(np.arange(len(n_of_row), dtype=np.int32), n_of_row)
+        self.n_labelled = max(int(np.count_nonzero(n_of_row)), 1)
         self.n_nodes = sum(int(plan.first_node[-1]) for _, plan in self.levels)
         self.batch = min(int(settings.batch_size or 1), len(examples.label_offsets) - 1)
         self.constants = objective.constants(WIDTH, WIDTH)
@@ -166,7 +167,7 @@ class TreeTraining(Strategy):
         self.workers = [self._new_worker() for _ in range(0 if by_others else settings.threads)]
         self.trained: list[list[Level]] = [[] for _ in trees]
         self.done: dict[int, Trained] = {}  # by tile of the level that is under way
-        self.losses = [0.0] * len(self.levels)  # of the last epoch
+        self.loss = 0.0  # mean over examples and trees, of the last epoch, over the labels that an example reached
 
     def tile_plan(self, n_members: int, rate: float, key: np.uint64) -> tiles.TilePlan:
         """How a tile of a group of so many examples is trained.
@@ -203,7 +204,12 @@ class TreeTraining(Strategy):
         t, plan = self.levels[level]
         self._find_members(t, plan)
         self.scores_of_row = float(np.diff(self.members.indptr) @ np.diff(plan.first_node)) / self.n_labelled
-        self.bias = self._first_biases(plan)
+        n_nodes = int(plan.first_node[-1])
+        self.bias = np.zeros(n_nodes, dtype=np.float32)
+        if self.settings.bias == "frequency":  # what predicts how often each node occurs among the examples that reach it
+            n_members = np.repeat(np.diff(self.members.indptr), np.diff(plan.first_node))
+            p = np.clip(np.diff(self.positives.indptr), 0.5, np.maximum(n_members - 0.5, 0.5)) / np.maximum(n_members, 1)
+            self.bias[:] = self.objective.initial_bias(p, np.full(n_nodes, 1 / n_nodes))
 
     def _find_members(self, t: int, plan: LevelPlan) -> None:
         """Find the examples that reach the groups of a level, and which have its nodes."""
@@ -221,15 +227,6 @@ class TreeTraining(Strategy):
             groups.append(found.node.ravel())
             examples.append(np.repeat(np.arange(start, start + len(found.node), dtype=np.int32), found.node.shape[1]))
         self.members = csr_of(np.concatenate(groups), np.concatenate(examples), len(plan.first_node) - 1)
-
-    def _first_biases(self, plan: LevelPlan) -> np.ndarray:
-        """float32 (n_nodes,): zero, or what predicts how often each node occurs among the examples that reach it."""
-        n_nodes = int(plan.first_node[-1])
-        if self.settings.bias != "frequency":
-            return np.zeros(n_nodes, dtype=np.float32)
-        n_members = np.repeat(np.diff(self.members.indptr), np.diff(plan.first_node))
-        p = np.clip(np.diff(self.positives.indptr), 0.5, np.maximum(n_members - 0.5, 0.5)) / np.maximum(n_members, 1)
-        return np.asarray(self.objective.initial_bias(p, np.full(n_nodes, 1 / n_nodes)), dtype=np.float32)
 
     def train(self, worker: Any, epoch: int, chunk: int, rate: float) -> Tally:
         bounds = self.levels[epoch][1].tiles
@@ -257,12 +254,11 @@ class TreeTraining(Strategy):
         t, plan = self.levels[level]
         never = self.objective.initial_bias(np.array([0.5 / max(len(self.example), 1)]), np.array([1.0]))[0]
         bias, weights = np.full(int(plan.first_node[-1]), never, dtype=np.float32), []
-        done = sorted(self.done.items())
-        for n, each in done:
+        for n, each in sorted(self.done.items()):  # in this order sums do not depend on threads
+            self.loss += self.is_of_labels(level) * each.loss / self.n_labelled / len(self.plans)
             group, first, last = plan.tiles[n]
             weights.append((group, first, each.feature, each.label, each.value / np.float32(self.length)))
             bias[first:last] = each.bias
-        self.losses[level] = float(np.sum([each.loss for _, each in done]))
         self.trained[t].append(level_of(plan.first_node, weights, bias, self.n_features))
         self.done = {}
 
@@ -288,19 +284,14 @@ class TreeTraining(Strategy):
             if len(levels) == len(plan.levels)
         ]
 
-    def mean_loss(self) -> float:
-        """The mean over examples of the loss of their last visits, over the labels that they reached; the mean over trees."""
-        at_labels = [self.losses[level] for level in range(len(self.levels)) if self.is_of_labels(level)]
-        return float(np.sum(at_labels) / self.n_labelled / len(at_labels))
-
     def arrays(self) -> dict[str, np.ndarray]:
         return label_tree.arrays_of(self.trees())
 
     def state(self) -> TrainState:
         state = TrainState()
         state.add("tree.levels", lambda: [[tuple(level) for level in levels] for levels in self.trained], self._write_levels)
+        state.add_attribute("tree.loss", self, "loss")
         state.add("tree.tiles", lambda: [(n, *each) for n, each in sorted(self.done.items())], self._write_tiles)
-        state.add_attribute("tree.losses", self, "losses")
         return state
 
     def _write_levels(self, value: Any) -> None:
@@ -334,7 +325,7 @@ def run(
         to_the_end(strategy.give_up)
         if not strategy.trees():
             raise outcome.interrupted_by
-    epochs, n, loss = float(strategy.settings.epochs), strategy.n_labelled, strategy.mean_loss()
+    epochs, n, loss = float(strategy.settings.epochs), strategy.n_labelled, strategy.loss
     outcome.epochs, outcome.final_loss, outcome.tally = epochs, loss, Tally(loss * n, n, round(n * epochs))
 
     def hand_over() -> None:

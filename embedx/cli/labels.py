@@ -134,7 +134,7 @@ def predict(given: SimpleNamespace) -> None:
 
         best = by_workers(cluster, found, features, given.top_k, given.threads, progress)
     elif given.search:
-        _, best = found.searched_top_k(features, given.top_k, given.scored_fraction, progress, given.threads)
+        best = found.searched_top_k(features, given.top_k, given.scored_fraction, progress, given.threads)
     else:
         best = found.top_k(features, given.top_k, progress, given.threads)
     names = [found.name(k) for k in range(found.n_labels)]

@@ -50,7 +50,8 @@ class Index(NamedTuple):
 
 def empty_index(blocks: int) -> Index:
     """An index without rows."""
-    return index_of_clusters(np.zeros((0, 0), dtype=np.float32), np.zeros((blocks, 0), dtype=np.int32), 0)
+    table, cluster = np.zeros((0, 0), dtype=np.float32), np.zeros((blocks, 0), dtype=np.int32)
+    return _filled(table, new_centroids(block_edges(0, blocks), 0), cluster, 0, 1)
 
 
 def build_index(
@@ -71,14 +72,6 @@ def build_index(
     with ThreadPoolExecutor(threads) as pool:
         list(pool.map(assign_part, range(threads)))
     return _filled(table, centroids, cluster, clusters, threads)
-
-
-def index_of_clusters(table: np.ndarray, cluster: np.ndarray, clusters: int, threads: int = 1) -> Index:
-    """An index of all of a table, float32, to be queried and never updated: of rows that are in so many clusters already.
-
-    cluster  int32 (blocks, n_rows), of an index that was built
-    """
-    return _filled(table, new_centroids(block_edges(table.shape[1], len(cluster)), 0), cluster, clusters, threads)
 
 
 def _filled(table: np.ndarray, centroids: Centroids, cluster: np.ndarray, clusters: int, threads: int) -> Index:

@@ -18,8 +18,8 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from embedx.kernels.compiled import kernel, kernel_part
-from embedx.kernels.simd import aligned_zeros
-from embedx.search.panels import new_panels, score_panels, write_vector
+from embedx.kernels.simd import SIMD_WIDTH, aligned_zeros
+from embedx.search.panels import new_panels, score_panels
 
 MAX_ROWS_PER_CENTROID = 64  # in the sample; a few dozen rows are enough to place a centroid
 N_ITERATIONS = 8
@@ -92,15 +92,6 @@ def augmented_directions(table: np.ndarray, augmented_norm: float) -> np.ndarray
     return augmented
 
 
-@kernel
-def set_centroids(centroids, clusters, j, vectors):
-    """Write the centroids of block j: vectors float32 (clusters, columns of the block + 1)."""
-    n_columns = centroids.edges[j + 1] - centroids.edges[j]
-    for c in range(clusters):
-        write_vector(centroids.vectors[j], c, vectors, c, 0, n_columns)
-        centroids.augmented[j, c] = vectors[c, n_columns]
-
-
 def fit_centroids(
     table: np.ndarray, n_rows: int, edges: np.ndarray, clusters: int, rng: np.random.Generator, threads: int
 ) -> Centroids:
@@ -109,7 +100,7 @@ def fit_centroids(
     centroids = new_centroids(edges, clusters)
     n_sampled = min(n_rows, MAX_ROWS_PER_CENTROID * clusters)
     sample = np.sort(rng.choice(n_rows, n_sampled, replace=False)).astype(np.int32)
-    seeds = rng.integers(0, 2**31, n_blocks)
+    seeds, c = rng.integers(0, 2**31, n_blocks), np.arange(clusters)
 
     def fit_block(j: int) -> None:
         rows = table[sample, edges[j] : edges[j + 1]]
@@ -130,7 +121,9 @@ def fit_centroids(
             if is_empty.any():  # the centroid of an empty cluster is reset to a random row
                 sums[is_empty] = _random_rows(directions, int(is_empty.sum()), block_rng)
                 norms = np.linalg.norm(sums, axis=1, keepdims=True)
-            set_centroids(centroids, clusters, j, sums / norms)
+            vectors = sums / norms
+            centroids.vectors[j, c // SIMD_WIDTH, : edges[j + 1] - edges[j], c % SIMD_WIDTH] = vectors[:, :-1]
+            centroids.augmented[j, :clusters] = vectors[:, -1]
 
     with ThreadPoolExecutor(threads) as pool:
         list(pool.map(fit_block, range(n_blocks)))

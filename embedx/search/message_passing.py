@@ -46,12 +46,9 @@ class MessageWorkspace(NamedTuple):
 def new_message_workspace(n_rows: int, search: SearchSpec, width: int) -> MessageWorkspace:
     """Memory for up to `width` candidates of n_rows rows for a query; none if the search passes no messages."""
     blocks, width, n_rows = (search.blocks, width, n_rows) if search.message_iterations > 0 else (0, 0, 0)
-
-    def matrix() -> np.ndarray:
-        return np.zeros((blocks, width), dtype=np.float32)
-
+    block_score, message = np.zeros((2, blocks, width), dtype=np.float32)
     return MessageWorkspace(
-        new_batch(blocks, width), matrix(), matrix(), np.zeros(width, dtype=np.bool_),
+        new_batch(blocks, width), block_score, message, np.zeros(width, dtype=np.bool_),
         np.zeros(blocks, dtype=np.int64), np.zeros((blocks, width), dtype=np.int64), np.zeros(n_rows, dtype=np.int32),
         np.zeros((1, 0), dtype=np.float32),
     )  # fmt: skip

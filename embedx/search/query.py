@@ -37,7 +37,6 @@ class QueryWorkspace(NamedTuple):
     scores: np.ndarray  # float32 (B, capacity): of the rows of the lists probed, each list padded to whole panels
     last_query: np.ndarray  # int32 (n_rows,): the number of the last query that had a row as positive or candidate
     query_number: np.ndarray  # int64 (1,): of the current query
-    capacity: int  # of `scores`
 
 
 def new_query_workspace(n_rows: int, search: SearchSpec) -> QueryWorkspace:
@@ -54,7 +53,6 @@ def new_query_workspace(n_rows: int, search: SearchSpec) -> QueryWorkspace:
         scores=np.zeros((blocks, capacity), dtype=np.float32),
         last_query=np.full(n_rows, -1, dtype=np.int32),
         query_number=np.zeros(1, dtype=np.int64),
-        capacity=capacity,
     )
 
 
@@ -75,9 +73,10 @@ def search_block(index, search, h, e, j, query):
     for g in range(query.group_max.size):
         query.group_max[g] = highest_of(load(query.cluster_scores, 0, g * SIMD_WIDTH))
     n_probed = n_scored = end = 0
-    while n_scored < search.n_scored and n_probed < clusters and end < query.capacity:
+    capacity = query.scores.shape[1]
+    while n_scored < search.n_scored and n_probed < clusters and end < capacity:
         c = _next_cluster(query)
-        n = min(index.list_sizes[j, c], query.capacity - end)
+        n = min(index.list_sizes[j, c], capacity - end)
         n_panels = (n + SIMD_WIDTH - 1) // SIMD_WIDTH
         first = index.list_offsets[j, c] // SIMD_WIDTH
         score_panels(index.panels[j], first, n_panels, h, e, index.edges[j], index.edges[j + 1], query.scores, j, end)

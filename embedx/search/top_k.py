@@ -1,7 +1,6 @@
 """The k rows with the highest inner products, as far as an index finds them."""
 
 import math
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -14,8 +13,6 @@ from embedx.search.kmeans import MASKED_SCORE
 from embedx.search.query import new_query_workspace, search_block
 from embedx.search.spec import SearchSpec
 
-CHUNK = 64  # queries that a thread answers at a time
-
 
 def top_k_spec(n_rows: int, share: float, k: int) -> SearchSpec:
     """A search for the best k rows, in one block, that scores this share of all rows and at least 100."""
@@ -26,39 +23,37 @@ def top_k_spec(n_rows: int, share: float, k: int) -> SearchSpec:
 
 def search_top_k(
     index: Index, search: SearchSpec, h: np.ndarray, k: int, threads: int
-) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """(ids int32 (n, k), scores float32 (n, k), log_sum float32 (n,)) for n queries at a time, in the order of h, float32
-    (n_queries, dim).
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(ids int32 (n, k), scores float32 (n, k), log_sum float32 (n,)) of the queries h, float32 (n, dim).
 
     The best row comes first. log_sum is the log-sum-exp of the scores of all rows scored. Where these are fewer than k, the
     remaining ids are -1 and the remaining scores MASKED_SCORE.
     """
-    workspaces = [new_query_workspace(index.slot.shape[1], search) for _ in range(threads)]
+    n = len(h)
+    ids, scores = np.full((n, k), -1, dtype=np.int32), np.full((n, k), MASKED_SCORE, dtype=np.float32)
+    log_sum = np.zeros(n, dtype=np.float32)
 
-    def answer(w: int, start: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        n = min(CHUNK, len(h) - start)
-        ids, scores = np.full((n, k), -1, dtype=np.int32), np.full((n, k), MASKED_SCORE, dtype=np.float32)
-        log_sum = np.zeros(n, dtype=np.float32)
-        write_top_k(index, search, h, start, start + n, ids, scores, log_sum, workspaces[w])
-        return ids, scores, log_sum
+    def answer(w: int) -> None:
+        query = new_query_workspace(index.slot.shape[1], search)
+        write_top_k(index, search, h, n * w // threads, n * (w + 1) // threads, ids, scores, log_sum, query)
 
     with ThreadPoolExecutor(threads) as pool:
-        for window in range(0, len(h), CHUNK * threads):
-            yield from pool.map(answer, range(threads), range(window, min(window + CHUNK * threads, len(h)), CHUNK))
+        list(pool.map(answer, range(threads)))
+    return ids, scores, log_sum
 
 
 @kernel
 def write_top_k(index, search, h, begin, end, ids, scores, log_sum, query):
-    """Write the results for h[begin:end] to `ids`, `scores` and `log_sum`; see `search_top_k`."""
+    """Write the results for h[begin:end]; see `search_top_k`."""
     for e in range(begin, end):
         search_block(index, search, h, e, 0, query)
-        r, n = e - begin, 0
+        n = 0
         for p in range(query.n_probed[0]):
             slot = index.list_offsets[0, query.probed[0, p]] - query.offsets[0, p]
             for i in range(query.offsets[0, p], query.offsets[0, p + 1]):
                 if query.scores[0, i] > MASKED_SCORE:
-                    n = insert(query.scores[0, i], index.ids[0, slot + i], scores, ids, r, n)
+                    n = insert(query.scores[0, i], index.ids[0, slot + i], scores, ids, e, n)
         total = np.float32(0)
         for i in range(query.offsets[0, query.n_probed[0]]):
-            total += exp(query.scores[0, i] - scores[r, 0])
-        log_sum[r] = scores[r, 0] + np.log(total)
+            total += exp(query.scores[0, i] - scores[e, 0])
+        log_sum[e] = scores[e, 0] + np.log(total)
