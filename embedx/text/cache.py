@@ -110,8 +110,10 @@ def list_caches(cache_dir: Path | None = None) -> list[dict[str, Any]]:
     found = []
     with explained(home, "read"):
         for folder in _kept_in(home):
-            each: dict[str, Any] = {"key": folder.name, "sources": [], "settings": {}, "tokens": 0, "bytes": bytes_in(folder)}
-            each |= {"created": "", "damage": None}
+            each: dict[str, Any] = {
+                "key": folder.name, "sources": [], "settings": {}, "tokens": 0, "bytes": bytes_in(folder), "created": "",
+                "damage": None,
+            }  # fmt: skip
             try:
                 about = read_about(folder)
                 names = [source["name"] for source in about["report"]["sources"]]

@@ -61,7 +61,7 @@ class SortedRuns:
             order = np.argsort(keys, kind="stable")  # by timsort, which merges runs
             keys, values = keys[order], values[order]
             if len(keys):
-                yield keys, values, group_starts(keys)
+                yield keys, values, np.flatnonzero(np.concatenate(([True], keys[1:] != keys[:-1])))
             progress.update(done := done + len(keys))
         progress.finish()
         self.keys.unlink()
@@ -99,16 +99,6 @@ class Counter:
     def _write_run(self) -> None:
         keys = self.buffer[: self.n_keys]
         keys.sort()
-        self.runs.add(counts_of(keys[start : start + SORTED_AT_ONCE]) for start in range(0, self.n_keys, SORTED_AT_ONCE))
+        parts = (keys[start : start + SORTED_AT_ONCE] for start in range(0, self.n_keys, SORTED_AT_ONCE))
+        self.runs.add(np.unique(part, return_counts=True) for part in parts)
         self.n_keys = 0
-
-
-def counts_of(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The distinct ones of sorted keys, and how often each occurs."""
-    first = group_starts(keys)
-    return keys[first], np.diff(first, append=len(keys))
-
-
-def group_starts(keys: np.ndarray) -> np.ndarray:
-    """Where each group of equal keys begins in a sorted array that is not empty."""
-    return np.flatnonzero(np.concatenate(([True], keys[1:] != keys[:-1])))
