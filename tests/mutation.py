@@ -186,12 +186,13 @@ def measure(folder: Path, files: list[str]) -> tuple[dict[str, float], dict[tupl
     from coverage import CoverageData
 
     os.environ["MUTATION_SECONDS"] = str(folder / "seconds.txt")
-    coverage = ["--cov=embedx", "--cov-context=test", "--cov-report=", "--cov-append"]
     for file in files:  # each by itself, so that one that hangs does not take the others along
-        run_tests(folder, "-p", "tests.mutation", f"--timeout={TEST_SECONDS}", *coverage, file, seconds=FILE_SECONDS)
+        run_tests(folder, "-p", "tests.mutation", f"--timeout={TEST_SECONDS}", file, seconds=FILE_SECONDS)
     del os.environ["MUTATION_SECONDS"]
     lines = (folder / "seconds.txt").read_text().splitlines()
     seconds = {test: float(number) for number, test in (line.split(" ", 1) for line in lines)}
+    # By itself, because the signal of --timeout deadlocks where it comes while coverage holds its lock.
+    run_tests(folder, "--cov=embedx", "--cov-context=test", "--cov-report=", *seconds, seconds=FILE_SECONDS * len(files))
     reached = defaultdict(set)
     data = CoverageData(folder / ".coverage")
     data.read()

@@ -74,11 +74,6 @@ def sampled_softmax_loss(z, y, sample_count, log_expected_count, complementary):
     return -np.log(own / (own + sum(draws)))
 
 
-def max_margin(z, positives, negatives):
-    """Yen et al. 2018, eq. 3 with the signs of z put right."""
-    return max([0.0] + [z[j] - z[k] + 1 for j in negatives for k in positives])
-
-
 def smoothed_margin(z, positives, negatives, mu):
     """Yen et al. 2018, eq. 10, as the quadratic programme over the bi-simplex that it is: the loss and the best α, by SLSQP."""
     sign = np.array([1.0] * len(negatives) + [-1.0] * len(positives))

@@ -90,18 +90,6 @@ class Problem:
                 np.testing.assert_allclose(gradient, truth[side], atol=atol)
 
 
-def test_the_reference_gradients_are_those_of_the_reference_objective():
-    inputs, outputs, dense = Problem().truth()
-    for table, gradient in zip((inputs, outputs), reference_collapsed.gradients(inputs, outputs, dense), strict=True):
-        for place in [(0, 0), (4, 2), (9, 3), (17, 6)]:
-            value, steps = table[place], []
-            for step in (1e-5, -1e-5):
-                table[place] = value + step
-                steps.append(reference_collapsed.objective(inputs, outputs, dense))
-            table[place] = value
-            assert gradient[place] == pytest.approx((steps[0] - steps[1]) / 2e-5, abs=1e-8)
-
-
 @pytest.mark.parametrize(("threads", "block"), [(1, N), (2, 7), (3, 1)])
 @pytest.mark.parametrize("rows", [engine.AllRows, best(N)], ids=["all", "found"])
 def test_value_and_gradients_are_those_of_the_paper(rows, threads, block):
@@ -133,18 +121,6 @@ def test_draws_stand_for_rows_that_are_neither_found_nor_targets(threads, block,
     weights /= 6 * tail.sampler.noise
     weights[reference_collapsed.best_rows(inputs, outputs, 3) | (dense > 0)] = 1
     problem.assert_is_that_of(weights, atol=1e-6)
-
-
-def test_with_a_tail_the_objective_is_near_the_exact_one_without_it_far_below():
-    exact = reference_collapsed.objective(*Problem().truth())
-    short = Problem(rows=best(2), objective="ldgs").evaluate(NEITHER)[0]
-    problem = Problem(rows=best(2, tail=drawing(20)), objective="ldgs")
-    losses = []
-    for number in range(20):
-        problem.rows.redraw(number)
-        losses.append(problem.evaluate(NEITHER)[0])
-    assert len(set(losses)) == 20
-    assert abs(np.mean(losses) - exact) < 0.1 * (exact - short)
 
 
 @pytest.mark.parametrize(("n", "block"), [(1, N), (5, 7)])
@@ -190,14 +166,6 @@ def test_an_index_finds_the_rows_that_matter_and_fewer_are_looked_at():
     assert n_found.sum() < 0.7 * N * N
     best_row = (problem.inputs @ problem.outputs.T).argmax(axis=1)
     assert is_candidate[np.arange(N), best_row].mean() > 0.7
-
-
-def test_a_search_sees_the_rows_as_they_are_now():
-    problem = Problem(1, best(1))
-    problem.outputs[:, :DIM] *= -1
-    problem.rows.refit(problem.outputs)
-    inputs, outputs, dense = problem.truth()
-    problem.assert_is_that_of(reference_collapsed.best_rows(inputs, outputs, 1) | (dense > 0))
 
 
 def test_a_row_found_twice_is_one_candidate():

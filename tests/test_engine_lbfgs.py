@@ -82,43 +82,26 @@ def test_softmax_is_multinomial_logistic_regression(is_sparse):
     np.testing.assert_allclose(centred(w), centred(np.c_[theirs.coef_, theirs.intercept_]), atol=1e-4)
 
 
-def test_one_vs_all_is_a_logistic_regression_for_each_class():
-    features, y = points()
-    together, _ = fitted(features, y, "ova")
-    h = np.c_[features, np.ones(N)].astype(float)
-    for k in range(K):
-        sign = np.where(y == k, 1, -1)
-        alone = minimize(
-            lambda v, sign=sign: np.logaddexp(0, -sign * (h @ v)).mean() + L2 / 2 * (v[:D] ** 2).sum(),
-            np.zeros(D + 1), method="BFGS", options={"gtol": 1e-7},
-        )  # fmt: skip
-        np.testing.assert_allclose(together[k], alone.x, atol=1e-4)
+NEGATIVES = find("ns").Settings().negatives
+LOSSES = {  # of the scores z, the labels of a row and an extra number of it
+    "ove": lambda z, labels, _: reference.ove_loss(z, labels[0], np.ones(K)),
+    "bouchard": lambda z, labels, level: reference.bouchard_loss(z, labels[0], np.ones(K), level),
+    "ova": lambda z, labels, _: reference.ova_loss(z, np.eye(K)[labels].sum(axis=0), 1 - np.eye(K)[labels].sum(axis=0)),
+    # A loss that is a sum over candidates: the noise counts once for each positive, as when they are trained one by one.
+    "ns": lambda z, labels, _: sum(reference.ns_loss(z, np.eye(K)[k], np.ones(K), NEGATIVES, K) for k in labels),
+}
 
 
-def test_one_vs_each_is_at_its_optimum():
-    features, y = points()
-    w, _ = fitted(features, y, "ove")
-    expected = naive(features, lambda i, z, _: reference.ove_loss(z, y[i], np.ones(K)))
-    np.testing.assert_allclose(centred(w), centred(expected), atol=1e-4)
-
-
-def test_bouchards_bound_is_at_its_optimum_over_levels_too():
+@pytest.mark.parametrize("name", LOSSES)
+def test_the_optimum_is_that_of_the_papers_loss(name):
     features, y = points(n=24)
-    w, _ = fitted(features, y, "bouchard")
-    expected = naive(features, lambda i, z, alpha: reference.bouchard_loss(z, y[i], np.ones(K), alpha[i]), n_extra=24)
-    np.testing.assert_allclose(centred(w), centred(expected), atol=1e-3)
-
-
-def test_each_positive_of_negative_sampling_meets_all_rows():
-    """A loss that is a sum over candidates: the noise counts once for each positive, as when they are trained one by one."""
-    features, _ = points()
-    rows = several()
-    negatives = find("ns").Settings().negatives
-    w, _ = fitted(features, Labels.of_rows(rows), "ns")
-    expected = naive(
-        features, lambda i, z, _: sum(reference.ns_loss(z, np.eye(K)[k], np.ones(K), negatives, K) for k in rows[i])
-    )
-    np.testing.assert_allclose(w, expected, atol=1e-4)
+    labels = several(n=24) if name in ("ova", "ns") else [[k] for k in y]
+    w, _ = fitted(features, Labels.of_rows(labels), name)
+    n_extra = 24 if name == "bouchard" else 0  # levels, which are at their optimum too
+    expected = naive(features, lambda i, z, levels: LOSSES[name](z, labels[i], levels[i] if n_extra else 0), n_extra=n_extra)
+    if name in ("ove", "bouchard"):
+        w, expected = centred(w), centred(expected)
+    np.testing.assert_allclose(w, expected, atol=1e-3 if n_extra else 1e-4)
 
 
 # ---- what holds for all

@@ -300,15 +300,6 @@ def test_distinct_draws_that_keep_accidental_hits_are_uniform_over_all_rows(posi
     assert stats.chisquare(sample_count.sum(axis=0)).pvalue > 1e-3
 
 
-def test_all_rows_can_be_drawn_and_no_more():
-    _, sample_count = draws([3], 7, 6, DISTINCT)
-    assert (sample_count == (np.arange(7) != 3)).all()
-    _, sample_count = draws([3], 7, 7, DISTINCT, keeps_accidental_hits=True)
-    assert (sample_count == 1).all()
-    _, sample_count = draws([0], 1, 1, DISTINCT)  # the only class has no rivals
-    assert not sample_count.any()
-
-
 NOISE = np.array([10, 1, 4, 0.5, 2, 2, 0.1])
 
 

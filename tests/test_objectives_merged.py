@@ -4,13 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-import reference_state
-from reference import coefficients_of
-from scipy import optimize
 from test_objectives import ALL, answer
-
-from embedx.kernels.batch import new_batch
-from embedx.objectives import OBJECTIVES
 
 N = 9  # candidates
 MERGING = {name: objective for name, objective in ALL.items() if objective.merges_pairs}
@@ -100,52 +94,3 @@ def test_the_objectives_that_merge_pairs_are_those_that_keep_one_thing_for_all_p
     for name, objective in ALL.items():
         if "augment=noise" in name or "double_sum=proposed" in name:
             assert not objective.merges_pairs
-
-
-# ---- implicit SGD for several positives
-
-
-@pytest.mark.parametrize(
-    ("counts", "lr", "score_gain"),
-    [((1, 1), 0.5, 3.0), ((2, 1, 3), 0.05, 0.7), ((4,), 2.0, 1.0), ((3, 2), 1.0, 9.0), ((2, 1), 1.0, np.linspace(0.2, 4, N))],
-)
-@pytest.mark.parametrize("gap", [0, 20])
-def test_implicit_minimises_the_proximal_objective_of_all_pairs(counts, lr, score_gain, gap):
-    objective = MERGING["implicit"]
-    z, merged, _ = pairs_of(objective, 9, counts)
-    z[merged.sample_count.argmax()] += gap
-    before = z[merged.label > 0].max() + 0.7
-    weights = np.where(merged.sample_count > 0, merged.sample_count / np.exp(merged.log_expected_count), 0)
-    _, step, (state,) = run_with_score_gain(objective, z, merged, before, lr, score_gain)
-
-    def proximal(x):
-        is_met = merged.label + merged.sample_count > 0
-        freedom = reference_state.freedom_of_log_z(5, sum(counts), lr, score_gain * is_met)
-        return reference_state.proximal_objective(x[0], x[1:], before, z, merged.label, weights, lr, score_gain, False, freedom)
-
-    end = np.concatenate([state, z - lr * score_gain * step])
-    found = optimize.minimize(proximal, end + 0.1, method="BFGS", options={"gtol": 1e-7})
-    np.testing.assert_allclose(end, found.x, atol=2e-4)
-    assert proximal(end) <= found.fun + 1e-12 * abs(found.fun)
-
-
-def run_with_score_gain(objective, z, line, before, lr, score_gain):
-    """Loss, steps divided by -lr and state of one line, all in float64, for scores that move by `score_gain`."""
-    batch = new_batch(1, len(z), dtype=np.float64)
-    batch.z[0], batch.label[0], batch.sample_count[0], batch.log_expected_count[0] = z, *line
-    batch.n_updates[0], batch.score_gain[0] = 5, score_gain
-    state = np.array([[before]])
-    constants = objective.constants(5, N).astype(np.float64)
-    loss = coefficients_of(objective)(batch, state, constants, 1, len(z), np.float64(lr))
-    return loss, batch.z[0], state
-
-
-def test_one_implicit_step_for_several_pairs_overshoots_no_more_than_one_for_a_pair():
-    """Where ten pairs of plain descent would move a score by 1 each, it moves by what is left of the way to the optimum."""
-    z, label = np.zeros(2), np.array([10.0, 0])
-    line = Line(label, np.array([0, 1.0]), np.zeros(2))
-    _, step, _ = run_with_score_gain(OBJECTIVES["implicit"](OBJECTIVES["implicit"].Settings()), z, line, np.log(2), 1.0, 1.0)
-    _, slopes, _ = answer(MERGING["umax"], z, *line, np.full((1, 1), np.log(2)), n_classes=2)
-    assert slopes[0, 0] == pytest.approx(-5)
-    assert -2.5 < step[0] < 0
-    assert 0 < step[1] < 2.5

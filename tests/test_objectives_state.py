@@ -147,21 +147,24 @@ def test_bound_is_tight_at_the_optimal_state_and_below_elsewhere(name, relative)
         assert run(objective, z, y, np.ones(K), state=best + shift)[0] > exact + 0.05
 
 
-@pytest.mark.parametrize("double_sum", ["raman", "proposed"])
+@pytest.mark.parametrize(
+    ("double_sum", "n_pairs"), [("proposed", (1,)), ("raman", (1,)), ("raman", (4,)), ("raman", (1, 1)), ("raman", (2, 1, 3))]
+)
 @pytest.mark.parametrize(
     ("gap", "drawn", "lr", "score_gain"),
-    [(1, 1, 0.5, 3.0), (3, 3, 0.05, 0.7), (30, 2, 2.0, 1.0), (-20, 5, 1.0, 9.0), (3, 4, 1.0, np.linspace(0.2, 4, K))],
+    [(1, 1, 0.5, 3.0), (3, 3, 0.05, 0.7), (30, 2, 2.0, 1.0), (-20, 3, 1.0, 9.0), (3, 2, 1.0, np.linspace(0.2, 4, K))],
 )
-def test_implicit_minimises_the_proximal_objective(double_sum, gap, drawn, lr, score_gain):
-    z, y = scores(12), 0
-    z[1] += gap
-    weights, before = sampled_weights(range(1, 1 + drawn)), 1.5 if double_sum == "proposed" else z[y] + 1.5
-    implicit = make("implicit", double_sum=double_sum)
-    _, step, state = run(implicit, z, y, weights, state=before, n_updates=5, lr=lr, score_gain=score_gain)
+def test_implicit_minimises_the_proximal_objective(double_sum, n_pairs, gap, drawn, lr, score_gain):
+    """Of one positive or of several, of so many pairs each."""
+    z, relative, label = scores(12), double_sum == "proposed", np.pad(n_pairs, (0, K - len(n_pairs)))
+    z[3] += gap
+    weights, before = sampled_weights(range(3, 3 + drawn)), 1.5 if relative else z[label > 0].max() + 1.5
+    at = {"state": before, "n_updates": 5, "lr": lr, "score_gain": score_gain, "n_pairs": n_pairs}
+    _, step, state = run(make("implicit", double_sum=double_sum), z, np.flatnonzero(label), weights, **at)
 
     def proximal(x):
-        label, relative = np.eye(K)[y], double_sum == "proposed"
-        freedom = None if relative else reference_state.freedom_of_log_z(5, 1, lr, score_gain * ((weights > 0) | (label > 0)))
+        is_met = (weights > 0) | (label > 0)
+        freedom = None if relative else reference_state.freedom_of_log_z(5, sum(n_pairs), lr, score_gain * is_met)
         return reference_state.proximal_objective(x[0], x[1:], before, z, label, weights, lr, score_gain, relative, freedom)
 
     end = np.concatenate([state, z - lr * score_gain * step])

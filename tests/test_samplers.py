@@ -105,15 +105,6 @@ def test_log_noise_is_that_of_the_expected_counts(name, replacement):
     assert np.ptp(difference) < 1e-5
 
 
-@drawn
-def test_a_second_preparation_replaces_the_first(name):
-    sampler = prepared(name)
-    sampler.prepare(np.array([1, 1, 100]))
-    fresh = make(name, {})
-    fresh.prepare(np.array([1, 1, 100]))
-    np.testing.assert_array_equal(sampler.noise, fresh.noise)
-
-
 # ---- unigram
 
 
