@@ -24,15 +24,6 @@ def test_hostile_files_are_read_or_refused_in_one_line():
     assert sum(mixed) > 0.8 * len(TARGETS)
 
 
-def test_a_case_is_the_same_again(tmp_path):
-    contents = []
-    for again in "ab":
-        (tmp_path / again).mkdir()
-        fuzz.tried("sparse", "sample-1", tmp_path / again)
-        contents.append([path.read_bytes() for path in sorted((tmp_path / again).iterdir())])
-    assert contents[0] == contents[1] != []
-
-
 def refuses(message):
     def reading():
         raise EmbedxError(message)

@@ -271,21 +271,6 @@ def test_nothing_else_in_the_folder_is_touched(corpus, home):
     assert (home / ("a" * 24)).is_symlink()
 
 
-def test_a_folder_that_another_run_takes_for_left_is_made_again(corpus, home, monkeypatch):
-    """Between making and locking it."""
-    make, made = corpus_writer.tempfile.mkdtemp, []
-
-    def make_and_have_it_swept(*name):
-        made.append(make(*name))
-        if len(made) == 1:
-            corpus_writer.sweep(home)
-        return made[-1]
-
-    monkeypatch.setattr(corpus_writer.tempfile, "mkdtemp", make_and_have_it_swept)
-    assert read(corpus, home).n_tokens == 10
-    assert len(made) == 2
-
-
 def test_a_corpus_whose_place_is_taken_is_kept_for_the_run(corpus, home):
     key = cache.cache_key(resolve([str(corpus)]), TextSettings())
     (home / key).mkdir(parents=True)

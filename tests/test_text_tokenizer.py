@@ -99,14 +99,6 @@ def test_bad_utf8_that_is_an_error_reports_its_offset_in_the_source(block_bytes)
     assert scanner.state[tokenizer.FIRST_BAD] == 7
 
 
-def test_bad_utf8_is_counted_per_source():
-    scanner = Tokenizer(TextSettings())
-    scanner.tokenize(b"a\xffb \xe2\x82 c\xf0", 0, is_last=True)
-    assert scanner.state[[tokenizer.BAD, tokenizer.FIRST_BAD]].tolist() == [3, 1]
-    scanner.tokenize(b"fine", 0, is_last=True)
-    assert scanner.state[tokenizer.BAD] == 0
-
-
 @needs_compiler
 def test_the_scanner_is_compiled_once():
     for settings in ALL_SETTINGS:
