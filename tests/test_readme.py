@@ -21,6 +21,7 @@ from embedx.optimizers.contract import WORDS
 from embedx.skipgram.configuration import configure
 from embedx.vectors import formats
 from eval.objectives_compared import markdown_table
+from tests import forked
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
@@ -104,49 +105,53 @@ def test_the_table_of_formats_is_the_registry():
         assert f"| {' | '.join(row)} |" in WORDS_PAGE
 
 
-@pytest.fixture(scope="module")
-def extended(tmp_path_factory):
-    """Runs a module in a copy of the package with the worked examples, each one file and one line."""
-    folder = tmp_path_factory.mktemp("extended")
-    for name in ("embedx", "tests"):
-        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / "pyproject.toml", folder)
-    lines = re.findall(r"```text\n(.*?)```", EXTENDING, re.DOTALL)
-    assert len(lines) == 2
-    for line, to, name, last in (
-        (lines[0], "objectives", "hinge.py", '    "ar_logistic.AugmentReduceLogistic",\n'),
-        (lines[1], "samplers", "log_uniform.py", '    "path.Path",\n'),
-    ):
-        assert f"<!-- example: {name} -->" in EXTENDING
-        shutil.copy(ROOT / "docs" / "examples" / name, folder / "embedx" / to)
-        registry = folder / "embedx" / to / "__init__.py"
-        before = registry.read_text()
-        assert before.count(last) == 1
-        registry.write_text(before.replace(last, last + line))
-    (folder / "corpus.txt").write_text("cat dog fur paw\ncar road fuel wheel\n" * 10)
-
-    def run(*words, **variables):
-        environment = os.environ | {"PYTHONPATH": str(folder)} | variables
-        done = subprocess.run([sys.executable, "-m", *words], env=environment, cwd=folder, capture_output=True, text=True)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
-
-    return run
+COMMANDS = """
+import sys
+from embedx.cli.app import application
+for line in sys.argv[1:]:
+    application(line.split())(line.split(), standalone_mode=False)
+"""
 
 
-def test_the_worked_examples_are_each_one_file_and_one_line(extended):
+def test_the_worked_examples_are_each_one_file_and_one_line(tmp_path):
     """What they learn is tested where the page runs."""
-    assert "\nhinge " in extended("embedx", "objectives")
-    assert "draws by the rank of the count" in " ".join(extended("embedx", "classify", "--help-all").split())
-    options = ["--objective", "hinge", "--sampler", "log-uniform", "--min-count", "1", "--sample", "0"]
-    small = ["--dim", "4", "--epochs", "1", "--threads", "1", "--cache-dir", "tokens", "--output", "model"]
-    assert "model\t8 words, loss " in extended("embedx", "train", "corpus.txt", *options, *small, NUMBA_DISABLE_JIT="1")
+    shutil.copytree(ROOT / "embedx", tmp_path / "embedx", ignore=shutil.ignore_patterns("__pycache__"))
+    added = re.findall(r"```text\n( +\"(\w+)\.\w+\",\n)```", EXTENDING)
+    for (line, module), folder in zip(added, ("objectives", "samplers"), strict=True):
+        assert f"<!-- example: {module}.py -->" in EXTENDING
+        shutil.copy(ROOT / "docs" / "examples" / f"{module}.py", tmp_path / "embedx" / folder)
+        registry = tmp_path / "embedx" / folder / "__init__.py"
+        registry.write_text(registry.read_text().replace("\n)\n", f"\n{line})\n", 1))  # the end of the list
+    (tmp_path / "corpus.txt").write_text("cat dog fur paw\ncar road fuel wheel\n" * 10)
+    options = "--objective hinge --sampler log-uniform --min-count 1 --sample 0 --dim 4 --epochs 1 --threads 1"
+    lines = ["objectives", f"train corpus.txt {options} --cache-dir tokens --output model", "classify --help-all"]
+    environment = os.environ | {"PYTHONPATH": str(tmp_path), "NUMBA_DISABLE_JIT": "1"}
+    command = [sys.executable, "-c", COMMANDS, *lines]
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "\nhinge " in done.stdout
+    assert "model\t8 words, loss " in done.stdout
+    assert "draws by the rank of the count" in " ".join(done.stdout.split())
 
 
-def test_the_worked_examples_pass_the_tests_of_the_contracts(extended):
+CONTRACTS = """
+import sys
+import pytest
+from docs.examples.hinge import Hinge
+from docs.examples.log_uniform import LogUniform
+from embedx.objectives import OBJECTIVES
+from embedx.samplers import SAMPLERS
+OBJECTIVES["hinge"], SAMPLERS["log-uniform"] = Hinge, LogUniform
+sys.exit(pytest.main(sys.argv[1:]))
+"""
+
+
+def test_the_worked_examples_pass_the_tests_of_the_contracts(tmp_path):
     files = ["tests/test_objectives.py", "tests/test_samplers.py"]
-    printed = extended("pytest", *files, "-k", "hinge or log-uniform", "-n", "0", "-p", "no:cacheprovider")
-    assert int(re.search(r"(\d+) passed", printed)[1]) >= 12
+    options = ["-k", "(hinge and not squared) or log-uniform", "-n", "0", "-p", "no:cacheprovider"]
+    done = forked.run(*files, *options, cwd=ROOT, env=forked.environment(tmp_path), code=CONTRACTS, check=False)
+    assert done.returncode == 0, done.stdout
+    assert int(re.search(r"(\d+) passed", done.stdout)[1]) >= 12
 
 
 def test_log_uniform_noise_is_that_of_the_formula():
