@@ -62,10 +62,11 @@ def word2vec(
         raise EmbedxError(f"-hs {hs} with -negative {negative}: give one of them, and 0 for the other")
     if read_vocab and min_count is not None:
         raise EmbedxError("-min-count with -read-vocab: the words of the file are taken as they are; leave -min-count out")
-    few = None if read_vocab else 5 if min_count is None else min_count
+    if read_vocab is None and min_count is None:
+        min_count = 5
     typed = _given(
         dim=size, window=window, sample=sample, epochs=iter, architecture="cbow" if cbow else "skipgram", vocab=read_vocab,
-        min_count=few, negatives=None if hs else negative, threads=threads, optimizer=None if alpha is None else "sgd",
+        min_count=min_count, negatives=None if hs else negative, threads=threads, optimizer=None if alpha is None else "sgd",
         learning_rate=alpha,
     )  # fmt: skip
     from embedx.vectors import export

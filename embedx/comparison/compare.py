@@ -135,7 +135,7 @@ def compare(
     found = Comparison(data, names, settings, folder, Records(folder, identity, overwrite=not resume), progress)
     facts = data.prepare(progress)
     found.circumstances = {
-        "data": ", ".join([data.name, *(f"{name} {amount(value)}" for name, value in facts.items())]),
+        "data": ", ".join([data.name, *(f"{name} {value}" for name, value in facts.items())]),
         "runs": f"{until}, --threads {settings.used_threads}, seeds 1 to {settings.seeds}, objectives taking turns",
         "machine": identity["machine"],
         "versions": f"embedx {identity['embedx']}, Python {sys.version.split()[0]}",
@@ -178,7 +178,3 @@ def opened(folder: Path) -> int | None:
     if locks.is_locked(folder):
         raise EmbedxError(f"{folder}: in use by another comparison; wait for it, or choose another --output")
     return locks.lock(folder, wait=False)
-
-
-def amount(value: object) -> str:
-    return f"{value:,}" if isinstance(value, int) else str(value)

@@ -58,8 +58,7 @@ def ranked(runs: Sequence[Run], names: Sequence[str], measures: Sequence[str], u
     finished = {name: sorted(of, key=lambda run: run["seed"]) for name, of in finished.items() if of}
     scores = {measure: scores_of(finished, measure) for measure in measures}
     scores = {measure: of for measure, of in scores.items() if of}
-    by = next((measure for measure in measures if finished and len(scores.get(measure, {})) == len(finished)), None)
-    by = by or next(iter(scores), None)
+    by = next((measure for measure in scores if len(scores[measure]) == len(finished)), next(iter(scores), None))
     reference = next(iter(statistics.standings(scores[by])), None) if by else None
     found = {measure: statistics.standings(of, reference) for measure, of in scores.items()}
     in_order = [*found[by], *(name for name in finished if name not in found[by])] if by else []

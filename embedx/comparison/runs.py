@@ -160,7 +160,7 @@ def last_line(complaints: str) -> str:
 def thinned(points: list[list[float]]) -> list[list[float]]:
     """At most MAX_POINTS of a curve, evenly, with its last."""
     step = -(-len(points) // MAX_POINTS)
-    return points[::-1][::step][::-1] if points else points
+    return points[::-1][:: step or 1][::-1]
 
 
 def machine() -> str:

@@ -16,6 +16,7 @@ from embedx.storage.atomic import write_text
 from embedx.storage.folder import present, task_of
 from embedx.training.progress import Progress, Silent
 from embedx.vectors import model as vectors
+from embedx.vectors.export import check_free
 
 SUFFIX = ".report.html"
 FIGURES = {  # facts at the top of a page
@@ -62,7 +63,9 @@ def report(
             raise EmbedxError(f"{option_name(name)} is for {kinds[0]}; {model} is {kinds[1]}")
     if test_labels is not None and test is None:
         raise EmbedxError("--test-labels needs --test")
-    check_place(out, overwrite)
+    check_free(out, overwrite)
+    if not out.resolve().parent.is_dir():
+        raise EmbedxError(f"{out}: its folder does not exist; make it, or choose another --output")
     loaded: Any = classification.load(folder) if is_classifier else vectors.load_folder(folder)
     if is_classifier:
         found, template, title = labels.findings(loaded, test, test_labels, settings, progress), "labels.html", "Classifier"
@@ -103,16 +106,6 @@ def shown(values: Mapping[str, Any]) -> dict[str, str]:
     """The values that are known, large numbers with separators."""
     known = {name: value for name, value in values.items() if value is not None}
     return {name: f"{value:,}" if type(value) is int else as_typed(value) for name, value in known.items()}
-
-
-def check_place(out: Path, overwrite: bool) -> None:
-    """Raise `EmbedxError` if a page cannot be put there."""
-    if out.exists() and not out.is_file():
-        raise EmbedxError(f"{out}: is a folder, a pipe or a device; give the name of a file")
-    if out.exists() and not overwrite:
-        raise EmbedxError(f"{out}: exists already; add --overwrite, or choose another --output")
-    if not out.resolve().parent.is_dir():
-        raise EmbedxError(f"{out}: its folder does not exist; make it, or choose another --output")
 
 
 def name_of(model: str | Path) -> str:

@@ -76,7 +76,7 @@ def findings(
         "no_scores": why,
         "warnings": [warning.partition(": ")[2] or warning for warning in scores.warnings] if scores else [],
         "sections": sections_of(scores) if scores else {},
-        "heldout": held_rows if held.get("log_likelihood") is not None else None,
+        "heldout": held_rows if held else None,
     }
 
 
