@@ -23,7 +23,6 @@ import numpy as np
 from embedx import load
 from embedx.distributed import words as distributed_words
 from embedx.distributed.ray_backend import Size
-from embedx.distributed.server import WorkerState
 from embedx.distributed.worker import Worker
 from embedx.evaluation import words
 from embedx.settings import TextSettings
@@ -88,24 +87,24 @@ def train_in_turn(job: Job, files: dict[str, str]) -> Result:
     options = {"threads": 1, "heldout": 0.01, "seed": job["seed"], "epochs": job["epochs"]}
     with prepared(job["objective"], options, files["beginning"], files) as (task, inner, plan):
         settings, server = task.config.settings, plan.server(inner)
-        workers, states = started(plan, job["workers"])
+        workers = started(plan, job["workers"])
         total = inner.n_chunks * int(settings.epochs)
         each = max(1, round(total / len(workers) / job["merges"]))
         tally, travelled, merge_seconds, seconds = Tally(), 0, 0.0, 0.0
         steps = [(epoch, first) for epoch in range(int(settings.epochs)) for first in range(0, inner.n_chunks, each)]
         for turn, (epoch, first) in enumerate(steps):
-            worker, state = workers[turn % len(workers)], states[turn % len(workers)]
-            if not server.is_ready(state):
-                server.add(state, worker.merge(server.remote_delta(state)))
+            worker = workers[turn % len(workers)]
+            if not server.is_ready(worker):
+                server.add(worker, worker.merge(server.remote_delta(worker)))
             chunks = range(first, min(first + each, inner.n_chunks))
             rate = float(settings.learning_rate or 0) * (1 - (epoch + chunks.start / inner.n_chunks) / settings.epochs)
             done, taken = worker.train(epoch, chunks, rate)
             assert done is not None
             tally += done
             begun = perf_counter()
-            remote = server.remote_delta(state)
+            remote = server.remote_delta(worker)
             local = worker.merge(remote)
-            server.add(state, local)
+            server.add(worker, local)
             merge_seconds += perf_counter() - begun
             seconds += taken
             travelled += n_bytes(remote) + n_bytes(local)
@@ -130,12 +129,12 @@ def prepared(objective: str, options: dict[str, Any], text: str, files: dict[str
         yield task, inner, distributed_words.plan_of(task, inner)
 
 
-def started(plan: Any, n: int) -> tuple[list[Any], list[Any]]:
-    """So many workers of one thread, and what the server knows of them."""
+def started(plan: Any, n: int) -> list[Any]:
+    """So many workers of one thread."""
     workers = [Worker(plan, 1) for _ in range(n)]
     for worker in workers:
         worker.start()
-    return workers, [WorkerState(number) for number in range(n)]
+    return workers
 
 
 def run_command(job: Job, files: dict[str, str]) -> Result:

@@ -4,7 +4,6 @@ import pickle
 import threading
 
 from embedx.distributed.ray_backend import DEPTH, LostWorkerError
-from embedx.distributed.server import WorkerState
 from embedx.distributed.worker import Worker
 
 
@@ -78,13 +77,13 @@ class LocalWorker:
     """One of them."""
 
     def __init__(self, home, number):
-        self.home, self.state = home, WorkerState(number)
+        self.home, self.number = home, number
         self.worker = Worker(travelled(home.plan), home.size.threads)
         self.worker.start()
         self.merging, self.is_dead = threading.Lock(), False
 
     def call(self, method, *arguments, timeout=None):
-        self.is_dead = self.is_dead or self.home.fails(self.state.number, method)
+        self.is_dead = self.is_dead or self.home.fails(self.number, method)
         if self.is_dead:
             raise LostWorkerError("killed")
         if method == "train":

@@ -1,5 +1,6 @@
 """Workers with replicas and a parameter server, without Ray: rows merged, ranges trained, workers lost."""
 
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -8,17 +9,18 @@ import pytest
 import reference
 from local_workers import LocalWorkers, lost_at
 
-from embedx.distributed import run
+from embedx.distributed import ray_backend, run, words
 from embedx.distributed.merging import ALONE, N_DIRECTIONS, RATE, STATELESS_FACTOR, Partner
 from embedx.distributed.ray_backend import Size
 from embedx.distributed.replica import ParameterReplica, TableReplica
-from embedx.distributed.server import STATE, Delta, Parameters, ParameterServer, WorkerState, to_half
+from embedx.distributed.server import STATE, Delta, Parameters, ParameterServer, to_half
 from embedx.distributed.settings import ClusterSettings
 from embedx.distributed.words import CHUNK, chunks_per_range
 from embedx.distributed.worker import Plan, Worker
 from embedx.errors import EmbedxError
 from embedx.optimizers import OPTIMIZERS, update_rule
 from embedx.optimizers.contract import PER_COORDINATE, PER_ROW, WORDS, new_table
+from embedx.skipgram.configuration import configure
 from embedx.training import trainer
 from embedx.training.progress import Silent
 from embedx.training.schedule import Schedule
@@ -57,6 +59,10 @@ def parameters_of(table, rule, state=None, n_updates=None):
     state = np.zeros((n_rows, 0), np.float32) if state is None else state
     n_updates = np.zeros(1, np.int64) if n_updates is None else n_updates
     return Parameters({"rows": table}, rule, state, n_updates, {"rows": np.zeros(n_rows, np.float32)})
+
+
+class Known:
+    """A worker, to the server."""
 
 
 def nothing(table):
@@ -151,34 +157,6 @@ def test_rows_are_merged_by_the_rule(name, is_alone):
     np.testing.assert_array_equal(table.rows[36:], before[0][36:])
 
 
-def test_workers_lead_a_row_where_one_would_who_begins_with_what_others_did():
-    """Where steps are those of a quadratic whose matrix is the partner's."""
-    table, rule = table_at_random("sgd")
-    partner, rate, n = a_partner(rule, width=12), 0.02 / STATELESS_FACTOR, 256
-    covariance = np.zeros((table.rows.shape[1],) * 2)
-    h = partner.rows()[:, :12].copy()
-    covariance[:12, :12] = (h * partner.uses[:, None]).T @ h / partner.uses.sum()
-    wider = new_table(30, DIM, rule)
-    wider.rows[:, :12] = h
-    partner = partner._replace(rows=lambda: wider.rows)
-    goal = np.random.default_rng(8).normal(0, 1, table.rows.shape[1])
-
-    def led(row):
-        for _ in range(n):
-            row = row - RATE * STATELESS_FACTOR * rate * covariance @ (row - goal)
-        return row
-
-    copy = TableReplica(table, rule, np.ones(N_ROWS, np.float32), partner)
-    other = table.rows[[3]] + np.where(np.arange(table.rows.shape[1]) < DIM, 0.5, 0).astype(np.float32)
-    expected = led(other[0])
-    before = table.rows[3].copy()
-    table.rows[3] = led(table.rows[3])
-    apart = table.rows[3] + other[0] - before
-    copy.merge(Delta(np.array([3], np.int32), other, table.state[:0]), n, rate)
-    assert np.abs(apart - expected).max() > 0.1  # the sum goes too far
-    np.testing.assert_allclose(table.rows[3], expected, atol=5e-3)
-
-
 def test_a_feature_that_is_always_one_stays_so():
     table, rule = table_at_random("sgd")
     table.rows[:, DIM - 1] = 1
@@ -208,7 +186,7 @@ def test_what_rounding_leaves_out_is_added_later(name):
     common, _ = table_at_random(name)
     shared_ = ParameterServer(parameters_of(common, rule))
     copies = ParameterReplica(parameters_of(table, rule))
-    known_of, rng = WorkerState(0), np.random.default_rng(2)
+    known_of, rng = Known(), np.random.default_rng(2)
     shared_.add(known_of, copies.merge(shared_.remote_delta(known_of), 0.0, 0.0))
     for _ in range(200):
         trained(table, rng.choice(N_ROWS, 10, replace=False), rng)
@@ -227,7 +205,7 @@ def two_workers(name="rowwise-adagrad", width=2):
     common, rule = table_at_random(name)
     state, n_updates = rng.normal(0, 1, (N_ROWS, width)).astype(np.float32), np.zeros(N_ROWS, np.int64)
     kept = ParameterServer(parameters_of(common, rule, state, n_updates))
-    known, copies = [WorkerState(0), WorkerState(1)], []
+    known, copies = [Known(), Known()], []
     for known_of in known:
         own = new_table(N_ROWS, DIM, rule)
         parameters = parameters_of(own, rule, np.zeros((N_ROWS, width), np.float32), np.zeros(N_ROWS, np.int64))
@@ -400,7 +378,7 @@ def test_a_run_goes_on_from_a_checkpoint_of_what_is_in_common(monkeypatch):
     again.state().restore(snapshot)
     kept = ParameterServer(CountingPlan().parameters(again))
     worker = a_worker(1)
-    worker.merge(kept.remote_delta(WorkerState(0)))
+    worker.merge(kept.remote_delta(Known()))
     np.testing.assert_array_equal(worker.strategy.table.rows, inner.table.rows)
 
 
@@ -435,3 +413,14 @@ def test_settings_of_a_cluster_need_one():
     assert ClusterSettings().record() == {}
     with pytest.raises(EmbedxError, match="--workers 0"):
         ClusterSettings(workers=0)
+
+
+def test_no_cluster_is_reported_in_a_line(two_topics):
+    with pytest.raises(EmbedxError, match=r"no Ray cluster at 127\.0\.0\.1:1;.*ray start --head"):
+        words.train([str(two_topics)], configure("ns", {}), ClusterSettings(cluster="127.0.0.1:1"))
+
+
+def test_ray_that_is_not_installed_is_reported_in_a_line(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(EmbedxError, match=r"--cluster: Ray is not installed; pip install \"embedx\[ray\]\""):
+        ray_backend.ray()

@@ -97,11 +97,6 @@ def load(path):
     return found.log_probability(found.scores(np.ones((2, FEATURES), np.float32)), found.log_noise(np.ones((2, FEATURES))))
 
 
-@pytest.mark.parametrize("make", FOLDERS.values(), ids=list(FOLDERS))
-def test_what_was_saved_is_loaded(tmp_path, make):
-    load(make(tmp_path / "m"))
-
-
 def change(folder, *keys, to):
     """Write another value at a place of model.json, or none if `to` is `...`."""
     file = folder / "model.json"

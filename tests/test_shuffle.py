@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from embedx.skipgram import strategies
-from embedx.training.schedule import Orders
+from embedx.training.schedule import orders
 from tests.test_train_state import same, word_run
 
 
@@ -61,9 +61,9 @@ def test_a_chunk_is_trained_with_the_same_random_numbers_wherever_it_comes(monke
 
 
 def test_orders_of_two_epochs_are_asked_for_in_turn():
-    orders = Orders(50, 7)
-    first, second = orders.of(0).copy(), orders.of(1).copy()
+    order_of = orders(50, 7)
+    first, second = order_of(0).copy(), order_of(1).copy()
     assert not np.array_equal(first, second)
-    np.testing.assert_array_equal(orders.of(0), first)
-    np.testing.assert_array_equal(orders.of(1), second)
+    np.testing.assert_array_equal(order_of(0), first)
+    np.testing.assert_array_equal(order_of(1), second)
     assert sorted(first) == list(range(50))

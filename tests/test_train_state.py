@@ -124,20 +124,36 @@ def test_what_validation_has_seen_is_part_of_the_state(stop_after):
     assert again.epochs == there.epochs < 30
 
 
-@pytest.mark.parametrize("name", ["softmax", "ldgs"])
-def test_counts_of_pairs_go_on_from_a_snapshot(name, stop_after):
-    def run(snapshot=None):
-        config = configure(name, FEW | {"epochs": 5, "warm_start": "none"}, is_collapsed=True)
-        trained = collapsed.train(sentences(), config, snapshot=snapshot)
-        return trained.vectors, trained.outcome
+class Cut(Silent):
+    """Presses Ctrl-C at the seventh report of a loss, which is within an iteration."""
 
-    whole, _ = run()
-    stop_after(2)
-    part, here = run()
-    assert len(part.facts["history"]) == 3
-    snapshot = here.state.snapshot()
+    stage, reports = "", 0
+
+    def start(self, title, total, unit, done=0.0):
+        self.stage = title
+
+    def update(self, done, **facts):
+        self.reports += self.stage == "training" and "loss" in facts
+        if self.reports == 7:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(("name", "steps"), [("softmax", 2), ("ldgs", 2), ("softmax", None)])
+def test_counts_of_pairs_go_on_from_a_snapshot(name, steps, stop_after):
+    """Or from the beginning of an iteration that was cut short."""
+
+    def run(snapshot=None, progress=None):
+        config = configure(name, FEW | {"epochs": 5, "warm_start": "none"}, is_collapsed=True)
+        return collapsed.train(sentences(), config, snapshot=snapshot, progress=progress)
+
+    whole = run().vectors
+    stop_after(steps)
+    part = run(progress=Cut() if steps is None else None)
+    assert isinstance(part.outcome.interrupted_by, KeyboardInterrupt)
+    assert 1 < len(part.vectors.facts["history"]) < len(whole.facts["history"])
+    snapshot = part.outcome.state.snapshot()
     stop_after(None)
-    rest, _ = run(snapshot)
+    rest = run(snapshot).vectors
     same(rest.arrays, whole.arrays)
     for ours, theirs in zip(rest.facts["history"], whole.facts["history"], strict=True):
         assert {**ours, "seconds": 0} == {**theirs, "seconds": 0}
@@ -165,30 +181,3 @@ def test_a_state_takes_no_snapshot_of_another_run():
     assert not one.any()
     with pytest.raises(ValueError, match="has a value one already"):
         state.add_array("one", one)
-
-
-def test_counts_of_pairs_cut_short_within_an_iteration_go_on_from_its_beginning():
-    class Cut(Silent):
-        """Presses Ctrl-C at the seventh report of a loss."""
-
-        stage, reports = "", 0
-
-        def start(self, title, total, unit, done=0.0):
-            self.stage = title
-
-        def update(self, done, **facts):
-            self.reports += self.stage == "training" and "loss" in facts
-            if self.reports == 7:
-                raise KeyboardInterrupt
-
-    def run(snapshot=None, progress=None):
-        config = configure("softmax", FEW | {"epochs": 4, "warm_start": "none"}, is_collapsed=True)
-        return collapsed.train(sentences(), config, progress=progress, snapshot=snapshot)
-
-    whole = run().vectors
-    cut = run(progress=Cut())
-    assert isinstance(cut.outcome.interrupted_by, KeyboardInterrupt)
-    assert 1 < len(cut.vectors.facts["history"]) < len(whole.facts["history"])
-    rest = run(cut.outcome.state.snapshot()).vectors
-    same(rest.arrays, whole.arrays)
-    assert [each["loss"] for each in rest.facts["history"]] == [each["loss"] for each in whole.facts["history"]]

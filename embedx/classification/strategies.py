@@ -41,7 +41,7 @@ from embedx.search.query import new_query_workspace
 from embedx.search.updater import IndexUpdater, new_stale_rows
 from embedx.training.memory import MemoryPlan, plan_memory
 from embedx.training.progress import Progress
-from embedx.training.schedule import Orders
+from embedx.training.schedule import orders
 from embedx.training.state import TrainState
 from embedx.training.strategy import Strategy, Tally
 
@@ -90,7 +90,7 @@ class Classification(Strategy):
         self.local_state = np.zeros((self.n, objective.state_width), dtype=np.float32)
         self.n_updates = np.zeros(self.n if objective.state_width else 1, dtype=np.int64)
         self.clock, self.clock_lock = np.zeros(1), threading.Lock()  # of weight decay; advanced by every thread
-        self.orders = Orders(self.n, settings.seed)
+        self.order_of = orders(self.n, settings.seed)
         self.slots = Csr(np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int32))
         self.draws = new_data()
         has_terms = objective.positives == "single" and settings.labels != "one" and np.diff(examples.label_offsets).max() > 1
@@ -155,7 +155,7 @@ class Classification(Strategy):
     def chunk_of(self, epoch: int, start: int, stop: int, rate: float) -> Chunk:
         """Examples to be trained, as kernels take them."""
         key = stream_key(self.settings.seed, epoch)
-        return Chunk(self.orders.of(epoch), epoch, start, stop, np.float32(rate), float(self.clock[0]), key)
+        return Chunk(self.order_of(epoch), epoch, start, stop, np.float32(rate), float(self.clock[0]), key)
 
     def train(self, worker: Any, epoch: int, chunk: int, rate: float) -> Tally:
         start, stop = chunk * self.chunk, min((chunk + 1) * self.chunk, self.n)

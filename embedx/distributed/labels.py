@@ -9,6 +9,7 @@ import copy
 import dataclasses
 import math
 import threading
+import weakref
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +23,7 @@ from embedx.classification.strategies import Classification, Full, FullSparse, F
 from embedx.classification.tree_training import Trained, TreeTraining
 from embedx.distributed.ray_backend import Size
 from embedx.distributed.run import Distributed
-from embedx.distributed.server import Parameters, WorkerState
+from embedx.distributed.server import Parameters
 from embedx.distributed.settings import ClusterSettings
 from embedx.distributed.worker import Plan
 from embedx.engine.examples import examples_of
@@ -87,26 +88,28 @@ def _rates_of_outputs(strategy: Classification, of_features: np.ndarray) -> np.n
 
 
 class TileServer:
-    """Collects tiles. A worker's version is the number of the level that it trains. Methods are those of `ParameterServer`."""
+    """Collects tiles. Methods are those of `ParameterServer`."""
 
     def __init__(self, strategy: TreeTraining) -> None:
         self.strategy, self.lock = strategy, threading.Lock()
+        self.level_of: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()  # that each worker trains
 
-    def is_ready(self, worker: WorkerState) -> bool:
-        return worker.version == self.strategy.level
+    def is_ready(self, worker: Any) -> bool:
+        return self.level_of.get(worker) == self.strategy.level
 
     def is_done(self, epoch: int, chunks: range) -> bool:
         n_tiles = len(self.strategy.levels[epoch][1].tiles)
         return all(chunk >= n_tiles or chunk in self.strategy.done for chunk in chunks)
 
-    def remote_delta(self, worker: WorkerState) -> tuple[int, list[Level]] | None:
+    def remote_delta(self, worker: Any) -> tuple[int, list[Level]] | None:
         """The number of the level that is to be trained, and the trained levels of its tree; None if the worker has them."""
-        if self.is_ready(worker) or self.strategy.level == len(self.strategy.levels):
+        level, levels = self.strategy.level, self.strategy.levels
+        if self.is_ready(worker) or level == len(levels):
             return None
-        worker.version = self.strategy.level
-        return worker.version, self.strategy.trained[self.strategy.levels[worker.version][0]]
+        self.level_of[worker] = level
+        return level, self.strategy.trained[levels[level][0]]
 
-    def add(self, worker: WorkerState, delta: tuple[int, dict[int, Trained]]) -> None:
+    def add(self, worker: Any, delta: tuple[int, dict[int, Trained]]) -> None:
         level, tiles = delta
         with self.lock:
             if level == self.strategy.level:

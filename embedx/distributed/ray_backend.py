@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from embedx.distributed.server import WorkerState
 from embedx.distributed.settings import ClusterSettings
 from embedx.distributed.worker import Plan, Worker
 from embedx.errors import EmbedxError
@@ -115,7 +114,7 @@ def received(reference: Any, timeout: float | None = None) -> Any:
 class WorkerHandle:
     """A worker on the cluster."""
 
-    state: WorkerState
+    number: int
     actor: Any
     merging: threading.Lock = field(default_factory=threading.Lock)
     host: str = "no machine yet"
@@ -130,7 +129,7 @@ class Workers:
 
     def __init__(self, plan: Plan, size: Size, progress: Progress) -> None:
         self.size, self.progress, self.plan = size, progress, ray().put(plan)
-        self.lock, self.numbers = threading.Lock(), itertools.count()
+        self.lock, self.numbers = threading.Lock(), itertools.count(1)
         self.all: list[WorkerHandle] = []
         self.free: queue.SimpleQueue[WorkerHandle] = queue.SimpleQueue()  # DEPTH times each, less those that are taken
         self.n_lost = 0  # in a row
@@ -209,7 +208,7 @@ class Workers:
         with self.lock:
             if not self.closed:
                 remote = ray().remote(Worker).options(**options, scheduling_strategy="SPREAD")
-                worker = WorkerHandle(WorkerState(next(self.numbers)), remote.remote(self.plan, self.size.threads))
+                worker = WorkerHandle(next(self.numbers), remote.remote(self.plan, self.size.threads))
                 self.all.append(worker)
                 threading.Thread(target=self._start, args=(worker,), daemon=True).start()
 
@@ -225,7 +224,7 @@ class Workers:
         except BaseException as error:
             self.error = None if self.closed else error
         else:
-            self.progress.note(f"worker {worker.state.number + 1} on {worker.host}: {self.size.threads} threads")
+            self.progress.note(f"worker {worker.number} on {worker.host}: {self.size.threads} threads")
             for _ in range(DEPTH):
                 self.free.put(worker)
 

@@ -55,23 +55,22 @@ class TableReplica:
     def __init__(self, table: Table, optimizer: UpdateRule, update_rates: np.ndarray, partner: Partner | None) -> None:
         self.table, self.optimizer, self.update_rates, self.partner = table, optimizer, update_rates, partner
         self.base = table._replace(rows=aligned_copy(table.rows), state=aligned_copy(table.state))
-        self.position = np.full(len(table.rows), NONE, np.int32)
         local, server, remote, correction = (aligned_zeros(1, table.rows.shape[1]) for _ in range(4))
         self.buffers = Buffers(local, local.view(np.uint32), server, server.view(np.uint32), remote, correction)
         self.merge(Delta(np.zeros(0, np.int32), table.rows[:0], table.state[:0]), 0.0, 0.0)  # compiles the kernel
 
     def merge(self, remote: Delta, n_trained: float, rate: float) -> Delta:
         """As `ParameterReplica.merge`, of one table."""
-        table, n_rows = self.table, len(self.position)
+        table, n_rows = self.table, len(self.table.rows)
         damping = damping_of(table, self.partner, n_trained * self.update_rates, rate)
-        self.position[remote.row] = np.arange(len(remote.row), dtype=np.int32)
+        position = np.full(n_rows, NONE, np.int32)
+        position[remote.row] = np.arange(len(remote.row), dtype=np.int32)
         is_half, empty = remote.values.dtype == np.float16, table.rows[:0]
         sent = RemoteDelta(
-            self.position, bits_of(remote.values if is_half else empty.astype(np.float16)),
+            position, bits_of(remote.values if is_half else empty.astype(np.float16)),
             empty if is_half else aligned_copy(remote.values), aligned_copy(remote.state),
         )  # fmt: skip
         state = aligned_zeros(*table.state.shape) if table.state_of == PER_COORDINATE else np.empty_like(table.state)
         local = LocalDelta(np.empty(n_rows, np.int32), np.empty((n_rows, table.rows.shape[1]), np.uint16), state)
         n = int(merge_rows(table, self.base, sent, damping, local, self.buffers, self.optimizer))
-        self.position[remote.row] = NONE
         return Delta(local.row[:n], local.half[:n].view(np.float16), state[:n] if has_state(table) else state[:0])

@@ -55,7 +55,7 @@ class Distributed(Strategy):
     def _train(self, worker: WorkerHandle, epoch: int, chunks: range, rate: float) -> Tally:
         """Have a worker train a range and merge. Raises `LostWorkerError`."""
         with worker.merging:
-            if not self.server.is_ready(worker.state):
+            if not self.server.is_ready(worker):
                 self._merge(worker, None)
         # Seconds to wait: before the first range is trained nobody knows what is usual.
         timeout = None if self.usual is None else max(SLOWEST * self.usual, MIN_TIMEOUT)
@@ -67,9 +67,9 @@ class Distributed(Strategy):
         return tally  # type: ignore[no-any-return]
 
     def _merge(self, worker: WorkerHandle, timeout: float | None) -> None:
-        remote = self.server.remote_delta(worker.state)
+        remote = self.server.remote_delta(worker)
         local = worker.call("merge", remote, timeout=timeout)
-        self.server.add(worker.state, local)
+        self.server.add(worker, local)
         self.n_bytes += n_bytes(remote) + n_bytes(local)
 
     def state(self) -> TrainState:

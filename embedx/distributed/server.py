@@ -1,13 +1,13 @@
 """The parameter server: has the run's parameters, adds the deltas of workers, and knows which rows each worker lacks.
 
-A delta is the change of some rows, in float16. Each row has the version at which it changed last, and by which worker. A worker
-has all rows up to its version, and the rows that it alone has changed since.
+A delta is the change of some rows, in float16. A worker lacks the rows that others changed since it was sent them.
 """
 
 import threading
+import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,7 +17,6 @@ from embedx.kernels.simd import SIMD_WIDTH as FLOATS
 from embedx.kernels.simd import aligned_zeros
 from embedx.optimizers.contract import PER_COORDINATE, PER_ROW, Table, UpdateRule
 
-NOBODY, SEVERAL = -1, -2
 STATE = "objective"  # the name, beside those of tables, of what the objective keeps
 
 
@@ -73,55 +72,46 @@ def bits_of(half: np.ndarray) -> np.ndarray:
     return bits
 
 
-@dataclass
-class WorkerState:
-    """A worker, as the server knows it."""
-
-    number: int
-    version: int = -1  # of its replica; -1 if it is new
-
-
 class ParameterServer:
-    """The server of tables that all workers train. A version is the number of deltas that were added.
+    """The server of tables that all workers train. Any object stands for a worker, as long as that lives.
 
     Methods may be called by several threads; while `lock` is held nothing changes.
     """
 
     def __init__(self, parameters: Parameters) -> None:
-        self.parameters, self.lock, self.version = parameters, threading.Lock(), 0
-        sizes = {name: len(table.rows) for name, table in parameters.tables.items()}
-        sizes[STATE] = len(parameters.state) if parameters.state.shape[1] else 0
-        self.changed_in = {name: np.zeros(n, np.int64) for name, n in sizes.items()}
-        self.changed_by = {name: np.full(n, NOBODY, np.int32) for name, n in sizes.items()}
+        self.parameters, self.lock = parameters, threading.Lock()
+        self.sizes = {name: len(table.rows) for name, table in parameters.tables.items()}
+        self.sizes[STATE] = len(parameters.state) if parameters.state.shape[1] else 0
+        # By worker and table, bool (n_rows,): the rows that the worker lacks.
+        self.lacking: weakref.WeakKeyDictionary[Any, dict[str, np.ndarray]] = weakref.WeakKeyDictionary()
 
-    def is_ready(self, worker: WorkerState) -> bool:
+    def is_ready(self, worker: Any) -> bool:
         """Whether the worker has parameters to train."""
-        return worker.version >= 0
+        return worker in self.lacking
 
     def is_done(self, epoch: int, chunks: range) -> bool:
         """Whether nothing is left to train in these chunks."""
         return False
 
-    def remote_delta(self, worker: WorkerState) -> Deltas:
-        """What other workers changed since the worker's version, which becomes the current one; all rows for a new worker."""
+    def remote_delta(self, worker: Any) -> Deltas:
+        """The rows that the worker lacks: what others changed since it was sent them, or all rows for a new worker."""
         with self.lock:
-            before, worker.version = worker.version, self.version
-            return {
-                name: self._rows(
-                    name, np.flatnonzero((version > before) & (self.changed_by[name] != worker.number)), before >= 0
-                )
-                for name, version in self.changed_in.items()
-            }
+            if is_new := worker not in self.lacking:
+                self.lacking[worker] = {name: np.ones(n, bool) for name, n in self.sizes.items()}
+            delta = {}
+            for name, is_lacking in self.lacking[worker].items():
+                delta[name] = self._rows(name, np.flatnonzero(is_lacking), not is_new)
+                is_lacking[:] = False
+            return delta
 
-    def add(self, worker: WorkerState, delta: Deltas) -> None:
+    def add(self, worker: Any, delta: Deltas) -> None:
         """Add a worker's local delta, merged with the remote delta that it was sent last."""
         with self.lock:
-            self.version += 1
             for name, local in delta.items():
-                version, changed_by, row = self.changed_in[name], self.changed_by[name], local.row
-                is_alone = (version[row] <= worker.version) | (changed_by[row] == worker.number)
-                changed_by[row] = np.where(is_alone, worker.number, SEVERAL)
-                version[row] = self.version
+                row = local.row
+                for other, lacking in self.lacking.items():
+                    if other is not worker:
+                        lacking[name][row] = True
                 if name == STATE:
                     self.parameters.state[row] = local.values
                     self.parameters.n_updates[row] += local.state[:, 0]

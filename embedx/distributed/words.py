@@ -1,5 +1,6 @@
 """Word vectors trained by workers: the plan of each worker, and how often they merge."""
 
+import copy
 import dataclasses
 import math
 from dataclasses import dataclass
@@ -57,11 +58,12 @@ class WordsPlan(Plan):
     def build(self, threads: int) -> Streamed:
         settings = dataclasses.replace(self.settings, threads=threads)
         tables = empty_tables(self.objective, settings, *self.n_rows)
-        inputs, outputs = (
-            table._replace(frozen=frozen) for table, frozen in zip((tables.inputs, tables.outputs), self.frozen, strict=True)
-        )
-        tables = tables._replace(inputs=inputs, outputs=outputs, parts=self.parts)
-        return self.kind(self.objective, settings, self.sampler, tables, self.stream)
+        # Copies, because arrays that Ray sends are read-only, which is another type to kernels; as the tokens are everywhere.
+        tokens = self.stream.tokens
+        frozen, parts, stream = copy.deepcopy((self.frozen, self.parts, self.stream), {id(tokens): tokens})
+        inputs, outputs = tables.inputs._replace(frozen=frozen[0]), tables.outputs._replace(frozen=frozen[1])
+        tables = tables._replace(inputs=inputs, outputs=outputs, parts=parts)
+        return self.kind(self.objective, settings, self.sampler, tables, stream)
 
     def parameters(self, strategy: Streamed) -> Parameters:
         tables, rates = strategy.tables, self.update_rates(strategy)
@@ -91,6 +93,17 @@ class WordsPlan(Plan):
             outputs = np.bincount(draws.rows, np.repeat(kept, np.diff(draws.offsets)), len(strategy.tables.outputs.rows))
         max_rate = kept.sum() / max(plan.block_size, 1)
         return {"inputs": inputs.astype(np.float32), "outputs": np.minimum(outputs, max_rate).astype(np.float32)}
+
+
+def plan_of(task: Task, strategy: Streamed) -> WordsPlan:
+    """The plan of a prepared run."""
+    tables, stream = strategy.tables, strategy.stream
+    kept_share = task.kept / max(int(task.words.trained_counts.sum()), 1)
+    return WordsPlan(
+        type(strategy), task.config.objective, task.config.settings, strategy.sampler, tables.parts,
+        (len(tables.state), len(tables.inputs.rows) - len(tables.state)), (tables.inputs.frozen, tables.outputs.frozen),
+        kept_share.astype(np.float32), stream._replace(tokens=np.asarray(stream.tokens)),  # a memory map is sent as an array
+    )  # fmt: skip
 
 
 def plan_of(task: Task, strategy: Streamed) -> WordsPlan:

@@ -1,6 +1,5 @@
 """A worker: trains ranges of chunks on its replica, and merges after each. It does not import Ray, so that tests need none."""
 
-import math
 import os
 import platform
 import queue
@@ -61,30 +60,21 @@ class Worker:
     def train(self, epoch: int, chunks: range, rate: float) -> tuple[Tally, float]:
         """Train chunks of an epoch at a learning rate: what was done, and the seconds from the first chunk on.
 
-        Threads that are free take chunks of the next range, if that was given meanwhile.
+        A range that is given meanwhile waits; its chunks are taken by threads that this one has none for any more.
         """
         self.rate = rate
-        left, total, began = iter(chunks), Tally(), math.inf
+        began, tallies = zip(*self.pool.map(lambda chunk: self._train_chunk(epoch, chunk, rate), chunks), strict=True)
+        return sum(tallies, Tally()), time.monotonic() - began[0]
 
-        def next_chunk() -> int | None:
-            with self.lock:
-                return next(left, None)
-
-        def train_chunks() -> None:
-            nonlocal total, began
-            began = min(began, time.monotonic())
-            workspace = self.free.get()
-            while (chunk := next_chunk()) is not None:
-                with self.replica.training:
-                    done = self.strategy.train(workspace, epoch, chunk, rate) or Tally()
-                with self.lock:
-                    total += done
-                    self.n_trained += done.words
-            self.free.put(workspace)
-
-        for each in [self.pool.submit(train_chunks) for _ in self.strategy.workers]:
-            each.result()
-        return total, time.monotonic() - began
+    def _train_chunk(self, epoch: int, chunk: int, rate: float) -> tuple[float, Tally]:
+        """When it began, and what was done."""
+        began, workspace = time.monotonic(), self.free.get()
+        with self.replica.training:
+            done = self.strategy.train(workspace, epoch, chunk, rate) or Tally()
+        self.free.put(workspace)
+        with self.lock:
+            self.n_trained += done.words
+        return began, done
 
     def merge(self, remote: Any) -> Any:
         """See `ParameterReplica`."""

@@ -28,7 +28,7 @@ from embedx.skipgram.settings import SkipGramSettings
 from embedx.text.subsampling import TokenStream
 from embedx.training.memory import allocating
 from embedx.training.progress import Progress
-from embedx.training.schedule import Orders
+from embedx.training.schedule import orders
 from embedx.training.state import TrainState
 from embedx.training.strategy import Strategy, Tally
 
@@ -93,7 +93,7 @@ class Streamed(Strategy):
         self.loss_unit = objective.loss_unit(ENCODERS[settings.architecture].PAIR)
         self.frequency_scores: np.ndarray | None = None  # (n_rows,), by which the objective predicts how often each word occurs
         self.n_chunks = -(-len(stream.tokens) // CHUNK)
-        self.orders = Orders(self.n_chunks, settings.seed, SHUFFLED)
+        self.order_of = orders(self.n_chunks, settings.seed, SHUFFLED)
         self.n_words, self.n_rows = len(tables.state), len(tables.outputs.rows)
         self.plan = block_plan(objective, settings, sampler.candidates, self.n_rows)
         self.draws = sampler.data(self.plan.n_draws)
@@ -154,7 +154,7 @@ class Streamed(Strategy):
 
     def place(self, epoch: int, chunk: int, rate: float) -> engine.Chunk:
         """The chunk that is trained as number `chunk` of an epoch."""
-        at = int(self.orders.of(epoch)[chunk]) if self.settings.shuffle else chunk
+        at = int(self.order_of(epoch)[chunk]) if self.settings.shuffle else chunk
         start, stop = at * CHUNK, min((at + 1) * CHUNK, len(self.stream.tokens))
         seed = self.settings.seed
         return engine.Chunk(start, stop, np.float32(rate), stream_key(seed, epoch), stream_key(seed, epoch, at))

@@ -83,17 +83,11 @@ def row_blocks(array: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def first_not_finite(array: np.ndarray) -> int | None:
-    """The first row with a number that is not finite; None if there is none.
-
-    Only blocks whose sum is not finite are searched: summing runs at the speed of memory.
-    """
+    """The first row with a number that is not finite; None if there is none."""
     start = 0
     for rows in row_blocks(array):
-        with np.errstate(all="ignore"):
-            total = np.add.reduce(rows, axis=None)
-        if not np.isfinite(total):
-            bad = ~np.isfinite(rows.reshape(len(rows), -1)).all(axis=1)
-            if bad.any():
-                return start + int(np.argmax(bad))
+        is_finite = np.isfinite(rows)
+        if not is_finite.all():
+            return start + int(np.argmin(is_finite.reshape(len(rows), -1).all(axis=1)))
         start += len(rows)
     return None

@@ -18,7 +18,7 @@ import threading
 import time
 import zipfile
 import zlib
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -173,9 +173,10 @@ class Checkpoints:
             return
         raise EmbedxError(f"{why or self.folder}; start again with --overwrite")
 
-    def roll_back(self, state: TrainState, good_step: int, besides: Collection[str]) -> bool:
-        """Make the state, but for the values in `besides`, what it was at the last checkpoint of no more than `good_step`
-        chunks; if there is none, at the last of all. False if none can be read.
+    def roll_back(self, state: TrainState, good_step: int) -> bool:
+        """Make the state what it was at the last checkpoint of no more than `good_step` chunks, or else at the last of all.
+
+        False if none can be read.
         """
         self.finish()
         found: dict[str, Any] = {}
@@ -187,7 +188,7 @@ class Checkpoints:
                     found = values
                     break
         if found:
-            state.restore(found, besides)
+            state.restore(found)
         return bool(found)
 
     def _read(self, file: Path, state: TrainState) -> dict[str, Any]:

@@ -48,7 +48,6 @@ MIN_HIGH = 3
 SLACK = 0.5  # above the baseline at the end, in a later phase of a run that was rolled back, or on held-out text
 GOOD = 0.1  # above the first level, where the run is still worth rolling back to
 MAX_PARAMETER = 1e15  # the square of a larger one comes near the limit of float32
-CLOCK = frozenset({"trainer.seconds"})  # the value of a run's state that is never rolled back
 IN_STATE = (
     "since", "due", "phase", "level", "first_level", "best", "baseline", "high_since", "n_high", "step", "good_step",
     "is_good", "has_begun", "lowered", "parts",
@@ -99,7 +98,7 @@ class Guard:
         if not self.is_on:
             return
         size = n_bytes({name: value.read() for name, value in state.values.items()})
-        self.keeps_copy = self.keeps_copy and size <= MAX_COPY * available_memory()
+        self.keeps_copy = size <= MAX_COPY * available_memory()
         is_resumed, self.has_begun = self.has_begun, True
         if not is_resumed:
             self.phase = strategy.phase(0)
@@ -110,9 +109,8 @@ class Guard:
             level = _if_finite(strategy.untrained_loss())
             baseline = _if_finite(strategy.baseline_loss()) if level is not None else None
             state.restore(self.copy)
-            self.level = self.first_level = level
-            self.baseline = baseline
-            self.copy = state.snapshot(into=self.copy)
+            self.level = self.first_level = self.copy["guard.level"] = self.copy["guard.first_level"] = level
+            self.baseline = self.copy["guard.baseline"] = baseline
 
     # ---- while it trains
 
@@ -151,7 +149,8 @@ class Guard:
         if phase != self.phase:
             self.phase, self.level, self.best = phase, None, None
         if self.is_good and was_good and self.keeps_copy and not is_over:
-            self.copy = state.snapshot(into=self.copy)
+            self.copy = None  # frees its memory for the next
+            self.copy = state.snapshot()
         return None
 
     def _judge(self, loss: float, mean: float, share: float, is_over: bool) -> str | None:
@@ -206,13 +205,15 @@ class Guard:
 
     def _restore(self, strategy: Strategy, state: TrainState, checkpoints: Checkpoints | None) -> bool:
         """Bring the run back to where it was good; False if there is neither a copy nor a checkpoint."""
-        lowered = self.lowered
+        lowered, clock = self.lowered, state.values["trainer.seconds"]
+        seconds = clock.read()
 
         def restore() -> bool:
             if self.copy is not None:
-                state.restore(self.copy, besides=CLOCK)
-            elif checkpoints is None or not checkpoints.roll_back(state, self.good_step, CLOCK):
+                state.restore(self.copy)
+            elif checkpoints is None or not checkpoints.roll_back(state, self.good_step):
                 return False
+            clock.write(seconds)
             self.lowered, self.is_weak = lowered, False
             strategy.forget()
             return True

@@ -1,6 +1,8 @@
 """How long a run trains, its learning rate, and the order in which an epoch takes its data."""
 
+import functools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,21 +49,9 @@ class Schedule:
         return float(rate * self.decay**times)
 
 
-class Orders:
-    """Random orders of n things, one for each epoch, of which the last that was asked for is kept.
+def orders(n: int, *place: int) -> Callable[[int], np.ndarray]:
+    """A function that returns a random order of n things by epoch, int64 (n,), and keeps the last that it returned.
 
     place   tells these random numbers of a seed from others
     """
-
-    def __init__(self, n: int, *place: int) -> None:
-        self.n, self.place = n, place
-        self.kept: dict[int, np.ndarray] = {}
-
-    def of(self, epoch: int) -> np.ndarray:
-        """int64 (n,): the things as epoch `epoch` takes them."""
-        order = self.kept.get(epoch)
-        if order is None:  # perhaps in two threads at once, and in the old epoch while another thread is in the new one
-            order = np.random.default_rng([*self.place, epoch]).permutation(self.n)
-            self.kept.clear()
-            self.kept[epoch] = order
-        return order
+    return functools.lru_cache(1)(lambda epoch: np.random.default_rng([*place, epoch]).permutation(n))

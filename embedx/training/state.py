@@ -11,7 +11,7 @@ workspaces, in which nothing outlasts a chunk. L-BFGS, which scipy runs, has no 
 """
 
 import copy
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
@@ -54,14 +54,12 @@ class TrainState:
             self.add(name, value.read, value.write)
         self.lock = self.lock or other.lock
 
-    def snapshot(self, into: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """A copy of every value, which training does not change; in the memory of a former one, `into`, which it replaces."""
-        return {name: _copy(value.read(), (into or {}).get(name)) for name, value in self.values.items()}
+    def snapshot(self) -> dict[str, Any]:
+        """A copy of every value, which training does not change."""
+        return {name: copy.deepcopy(value.read()) for name, value in self.values.items()}
 
-    def restore(self, snapshot: Mapping[str, Any], besides: Collection[str] = ()) -> None:
-        """Make every value but those named by `besides` what it was. Raises `ValueError`, and changes nothing, if names are
-        others, or shapes of arrays.
-        """
+    def restore(self, snapshot: Mapping[str, Any]) -> None:
+        """Make every value what it was. Raises `ValueError`, and changes nothing, if names are others, or shapes of arrays."""
         if snapshot.keys() != self.values.keys():
             raise ValueError(f"the state has other values: {', '.join(sorted(snapshot.keys() ^ self.values.keys()))}")
         for name, value in self.values.items():
@@ -69,17 +67,4 @@ class TrainState:
             if isinstance(now, np.ndarray) and np.shape(now) != np.shape(then):
                 raise ValueError(f"{name}: shape {np.shape(then)} where the run has {np.shape(now)}")
         for name, value in self.values.items():
-            if name not in besides:
-                value.write(snapshot[name])
-
-
-def _copy(value: Any, into: Any) -> Any:
-    """A copy that shares nothing with `value`; in the memory of `into` if both are arrays of one kind."""
-    if (
-        isinstance(value, np.ndarray)
-        and isinstance(into, np.ndarray)
-        and (into.shape, into.dtype) == (value.shape, value.dtype)
-    ):
-        np.copyto(into, value)
-        return into
-    return copy.deepcopy(value)
+            value.write(snapshot[name])

@@ -88,7 +88,6 @@ def run(
     snapshot: Mapping[str, Any] | None = None,
     beside: TrainState | None = None,
     checkpoints: Checkpoints | None = None,
-    guard: Guard | None = None,
     plan: MemoryPlan | None = None,
 ) -> Outcome:
     """Train to the end of the schedule with one thread for each of the strategy's workers.
@@ -100,13 +99,13 @@ def run(
     Ctrl-C (any KeyboardInterrupt) ends the run after the chunks under way, and is reported in the outcome.
 
     A run that diverges is rolled back to where it was good, and continues at a lower learning rate (see `guard`). If that does
-    not help, it ends with the last good parameters, as the outcome says, or `DivergedError` is raised if there are none. A
-    `guard` that is given is new, and may be off: then the error is raised at once. Raises whatever the strategy raises.
+    not help, it ends with the last good parameters, as the outcome says, or `DivergedError` is raised if there are none. Raises
+    whatever the strategy raises.
     """
     strategy.compile(progress)
     if plan is not None:
         plan.report(progress)
-    guard = guard or Guard(keeps_copy=plan is None or plan.copy > 0)
+    guard = Guard()
     work = _Work(strategy, schedule, guard, progress, after_epoch, checkpoints)
     state = work.state
     for each in (work.own_state(), guard.state(), strategy.state(), beside or TrainState()):
