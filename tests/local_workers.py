@@ -32,7 +32,7 @@ class LocalWorkers:
     def __init__(self, plan, size, progress, fails=lambda number, method: False):
         self.plan, self.size, self.fails = plan, size, fails
         self.free = threading.Condition()
-        self.all, self.ready, self.every = [], [], []
+        self.all, self.ready, self.every, self.is_closed = [], [], [], False
         for _ in range(size.workers):
             self._new()
 
@@ -48,10 +48,10 @@ class LocalWorkers:
 
     def wait(self): ...
 
-    def take(self, is_over):
+    def take(self):
         with self.free:
             while not self.ready:
-                if is_over():
+                if self.is_closed:
                     return None
                 self.free.wait(0.05)
             return self.ready.pop(0)
@@ -70,7 +70,8 @@ class LocalWorkers:
                 self._new()
                 self.free.notify_all()
 
-    def close(self): ...
+    def close(self):
+        self.is_closed = True
 
 
 class LocalWorker:

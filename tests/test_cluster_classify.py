@@ -102,23 +102,6 @@ def test_labels_of_lost_workers_are_trained_by_others(method, cluster):
     assert_same_bytes(alone, together.classifier)
 
 
-def test_a_level_has_no_more_ranges_than_tiles(cluster):
-    """Levels differ in how many tiles they have."""
-    called = []
-
-    def fails(number, method):
-        called.append(method)
-        return False
-
-    nodes = cluster(fails=fails)
-    train(topics(n_labels=200), ova(), settings(weights="tree", leaf_size=4, arity=4), cluster=nodes)
-    strategy = nodes.training.inner
-    n_tiles = [len(plan.tiles) for _, plan in strategy.levels]
-    assert nodes.training.chunks_per_range == 1
-    assert max(n_tiles) > min(n_tiles)
-    assert called.count("train") == sum(n_tiles)
-
-
 def test_nobody_holds_more_than_it_needs(cluster):
     """The run has no memory to train in, and workers have no weights of the labels that they have handed over."""
     nodes = cluster()

@@ -111,7 +111,8 @@ def test_without_a_guard_a_run_has_the_rate_that_was_asked_for():
 
 def test_a_rate_that_is_hopeless_ends_the_run_with_nothing():
     strategy = Bowl()
-    with pytest.raises(DivergedError, match=r"^the loss .* after .* words at .* fourth time; try a smaller --learning-rate, "):
+    message = r"^the loss .* after .* words at .*; none of the learning rates 1e\+09, 1e\+08, 1e\+06, 1e\+04 works: "
+    with pytest.raises(DivergedError, match=message):
         walk(strategy, 1e9)
     assert {rate for _, rate in strategy.rates} == {1e9, 1e8, 1e6, 1e4}
 
@@ -194,7 +195,7 @@ def test_a_run_that_went_back_has_to_beat_the_baseline():
     assert "while that of a model without inputs is 24" in str(outcome.diverged)
     advice = "none of the learning rates 0.1, 0.01, 0.0001, 1e-06 works: leave --learning-rate out or try another"
     assert str(outcome.diverged).endswith(advice)
-    assert outcome.epochs == 1
+    assert 0.9 <= outcome.epochs < 1  # where it was good
 
 
 def test_after_three_tries_a_run_ends_with_what_was_good():
@@ -205,8 +206,8 @@ def test_after_three_tries_a_run_ends_with_what_was_good():
     assert outcome.epochs == pytest.approx(8 / 40)
     assert outcome.lowered_rates == pytest.approx([1e-2, 1e-4, 1e-6])
     assert str(outcome.diverged) == (
-        "the loss is not finite after 1,000 words at learning rate 1e-06, for the fourth time; "
-        "try a smaller --learning-rate, 2.5e-07 say"
+        "the loss is not finite after 1,000 words at learning rate 1e-06; "
+        "none of the learning rates 0.1, 0.01, 0.0001, 1e-06 works: leave --learning-rate out or try another"
     )
     with pytest.raises(DivergedError):
         outcome.raise_reason()
@@ -505,7 +506,7 @@ def test_the_command_saves_what_was_good_and_ends_with_code_3(tmp_path, two_topi
         corpora=[str(two_topics)], objective="ns", collapsed=False, typed={"dim": 8, "threads": 1}, output=tmp_path / "out",
         cache_dir=tmp_path / "cache", **OF_RUN,
     )  # fmt: skip
-    message = r"^the loss got lost after .* words at .*, for the fourth time; try .*; the model of 2.5 epochs is in .*/out$"
+    message = r"^the loss got lost after .* words at .*; none of .* works: .*; the model of 2.5 epochs is in .*/out$"
     with pytest.raises(DivergedError, match=message) as end:
         words.train_words(given, Reporter(printed))
     assert end.value.exit_code == 3

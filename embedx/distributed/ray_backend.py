@@ -13,7 +13,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -149,13 +149,13 @@ class Workers:
         if self.error is not None:
             raise self.error
 
-    def take(self, is_over: Callable[[], bool]) -> WorkerHandle | None:
-        """Wait for a worker that is free for a range. None when `is_over`.
+    def take(self) -> WorkerHandle | None:
+        """Wait for a worker that is free for a range. None when all are ended.
 
         Raises `EmbedxError` if workers cannot be started.
         """
         while self.error is None:
-            if is_over():
+            if self.closed:
                 return None
             with contextlib.suppress(queue.Empty):
                 worker = self.free.get(timeout=STEP)
@@ -190,9 +190,9 @@ class Workers:
 
     def close(self) -> None:
         """End all workers."""
+        self.closed = True
         for each in [*self.all]:
             self._remove(each)
-        self.closed = True
 
     def _remove(self, worker: WorkerHandle) -> bool:
         """End a worker; False if that was done before."""

@@ -28,7 +28,6 @@ class Distributed(Strategy):
         self.n_chunks = -(-inner.n_chunks // self.chunks_per_range)
         self.workers: Sequence[None] = [None] * (DEPTH * size.workers)
         self.is_guarded, self.loss_unit = inner.is_guarded, inner.loss_unit
-        self.is_over = False
         self.n_bytes = 0  # sent and received
         self.usual: float | None = None  # seconds of a range
 
@@ -43,7 +42,7 @@ class Distributed(Strategy):
         chunks = range(first, min(first + self.chunks_per_range, self.inner.n_chunks))
         if self.server.is_done(epoch, chunks):
             return Tally()
-        while (taken := self.pool.take(lambda: self.is_over)) is not None:
+        while (taken := self.pool.take()) is not None:
             try:
                 tally = self._train(taken, epoch, chunks, rate)
                 self.pool.give_back(taken)
@@ -105,5 +104,4 @@ class Distributed(Strategy):
 
     def interrupt(self) -> None:
         """End the workers; ranges under way are lost."""
-        self.is_over = True
         self.pool.close()

@@ -66,44 +66,33 @@ class WordsPlan(Plan):
         return self.kind(self.objective, settings, self.sampler, tables, stream)
 
     def parameters(self, strategy: Streamed) -> Parameters:
-        tables, rates = strategy.tables, self.update_rates(strategy)
-        outputs, parts = partner_of(tables.outputs.rows, rates["outputs"]), tables.parts
+        tables, parts, kept = strategy.tables, strategy.tables.parts, self.kept_share
+        rates = update_rates(strategy, kept)
+        outputs, inputs = partner_of(tables.outputs.rows, rates["outputs"]), partner_of(tables.inputs.rows, kept)
         if len(parts.offsets):  # outputs are multiplied by means of rows of the inputs
-            frequent = np.argsort(-self.kept_share, kind="stable")[:MAX_ROWS]
+            frequent = np.argsort(-kept, kind="stable")[:MAX_ROWS]
             of_word = [parts.rows[parts.offsets[word] : parts.offsets[word + 1]] for word in frequent]
             own = parts._replace(rows=np.concatenate(of_word), offsets=np.cumsum([0, *map(len, of_word)]))
-            inputs = Partner(lambda: word_vectors(tables.inputs.rows, own), self.kept_share[frequent])
-        else:
-            inputs = partner_of(tables.inputs.rows, self.kept_share)
+            inputs = Partner(lambda: word_vectors(tables.inputs.rows, own), kept[frequent])
         return Parameters(
             {"inputs": tables.inputs, "outputs": tables.outputs}, strategy.plan.optimizer, tables.state, tables.n_updates,
             rates, {"inputs": outputs, "outputs": inputs},
         )  # fmt: skip
 
-    def update_rates(self, strategy: Streamed) -> dict[str, np.ndarray]:
-        """By table, float32 (n_rows,): about how many blocks update each row for each word of the corpus.
 
-        Output rows count as centre words, not as negatives: all candidates of a word together move as far as the word does.
-        """
-        kept, parts, draws, plan = self.kept_share, strategy.tables.parts, strategy.draws, strategy.plan
-        inputs, outputs = kept, kept
-        if len(parts.offsets):
-            inputs = np.bincount(parts.rows, np.repeat(kept, np.diff(parts.offsets)), len(strategy.tables.inputs.rows))
-        if plan.candidates == blocks.PATH:
-            outputs = np.bincount(draws.rows, np.repeat(kept, np.diff(draws.offsets)), len(strategy.tables.outputs.rows))
-        max_rate = kept.sum() / max(plan.block_size, 1)
-        return {"inputs": inputs.astype(np.float32), "outputs": np.minimum(outputs, max_rate).astype(np.float32)}
+def update_rates(strategy: Streamed, kept: np.ndarray) -> dict[str, np.ndarray]:
+    """By table, float32 (n_rows,): about how many blocks update each row for each word of the corpus.
 
-
-def plan_of(task: Task, strategy: Streamed) -> WordsPlan:
-    """The plan of a prepared run."""
-    tables, stream = strategy.tables, strategy.stream
-    kept_share = task.kept / max(int(task.words.trained_counts.sum()), 1)
-    return WordsPlan(
-        type(strategy), task.config.objective, task.config.settings, strategy.sampler, tables.parts,
-        (len(tables.state), len(tables.inputs.rows) - len(tables.state)), (tables.inputs.frozen, tables.outputs.frozen),
-        kept_share.astype(np.float32), stream._replace(tokens=np.asarray(stream.tokens)),  # a memory map is sent as an array
-    )  # fmt: skip
+    Output rows count as centre words, not as negatives: all candidates of a word together move as far as the word does.
+    """
+    tables, draws, plan = strategy.tables, strategy.draws, strategy.plan
+    inputs, outputs = kept, kept
+    if len(tables.parts.offsets):
+        inputs = np.bincount(tables.parts.rows, np.repeat(kept, np.diff(tables.parts.offsets)), len(tables.inputs.rows))
+    if plan.candidates == blocks.PATH:
+        outputs = np.bincount(draws.rows, np.repeat(kept, np.diff(draws.offsets)), len(tables.outputs.rows))
+    max_rate = kept.sum() / max(plan.block_size, 1)
+    return {"inputs": inputs.astype(np.float32), "outputs": np.minimum(outputs, max_rate).astype(np.float32)}
 
 
 def plan_of(task: Task, strategy: Streamed) -> WordsPlan:
@@ -129,9 +118,17 @@ def train(
     with connected(cluster, settings.threads, progress) as size:
 
         def distributed(task: Task) -> Distributed:
-            strategy, n_rows = task.strategy(), len(task.tables.inputs.rows) + len(task.tables.outputs.rows)
-            per_range = chunks_per_range(cluster.merge_every, strategy.n_chunks, task.config.settings.epochs, n_rows, size)
-            return Distributed(strategy, plan_of(task, strategy), size, per_range)
+            strategy, settings = task.strategy(), task.config.settings
+            tables, stream = strategy.tables, strategy.stream
+            kept_share = task.kept / max(int(task.words.trained_counts.sum()), 1)
+            plan = WordsPlan(
+                type(strategy), task.config.objective, settings, strategy.sampler, tables.parts,
+                (len(tables.state), len(tables.inputs.rows) - len(tables.state)), (tables.inputs.frozen, tables.outputs.frozen),
+                kept_share.astype(np.float32), stream._replace(tokens=np.asarray(stream.tokens)),  # an array, not a memory map
+            )  # fmt: skip
+            n_rows = len(tables.inputs.rows) + len(tables.outputs.rows)
+            per_range = chunks_per_range(cluster.merge_every, strategy.n_chunks, settings.epochs, n_rows, size)
+            return Distributed(strategy, plan, size, per_range)
 
         return skipgram.train(corpora, config, progress=progress, wrap=distributed, **options)
 

@@ -5,30 +5,27 @@ import platform
 import queue
 import threading
 import time
-from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from embedx.distributed.replica import ParameterReplica
-from embedx.distributed.server import Parameters, ParameterServer
+from embedx.distributed.server import ParameterServer
 from embedx.storage.folder import installed_version
 from embedx.training.progress import Silent
 from embedx.training.strategy import Strategy, Tally
 
 
-class Plan(ABC):
+class Plan:
     """What a worker needs to train a strategy; it is sent to each of them.
 
     `parameters`, `server` and `replica` are called after the strategy's `compile`.
     """
 
-    @abstractmethod
     def build(self, threads: int) -> Any:
         """The strategy that a worker trains; its parameters come from the server."""
 
-    @abstractmethod
-    def parameters(self, strategy: Any) -> Parameters:
-        """The tables that all workers train."""
+    def parameters(self, strategy: Any) -> Any:
+        """The `Parameters` that all workers train."""
 
     def server(self, strategy: Any) -> Any:
         """The server of the run's strategy: a `ParameterServer`, or of the same methods."""

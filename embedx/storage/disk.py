@@ -17,27 +17,21 @@ def free_disk(path: Path) -> int:
         return NO_LIMIT
 
 
-def check_disk(needs: Mapping[str, float], folder: Path, remedy: str, later: Mapping[str, float]) -> str:
-    """A line about what a run will write to a folder, in bytes by purpose. Raises `EmbedxError` if that does not fit.
-
-    later   what it will write in a long run, and can do without
-    """
-    need, free, more = sum(needs.values()), free_disk(folder), sum(later.values())
-    if need > free:
-        raise EmbedxError(
-            f"{folder}: the disk has {amount(free)} free, and {amount(need)} are to be written ({_purposes(needs)}); {remedy}"
-        )
-    lacking = ", which do not fit" if need + more > free else ""
-    return f"disk: {summary(needs, free)}" + (f"; in a long run {_purposes(later)} more{lacking}" if more else "")
+def check_disk(folder: Path, model: float, checkpoints: float) -> str:
+    """A line about what a run will write to a folder, in bytes. Raises `EmbedxError` if the model does not fit."""
+    free = free_disk(folder)
+    if model > free:
+        needs = f"{amount(model)} are to be written (model {amount(model)})"
+        raise EmbedxError(f"{folder}: the disk has {amount(free)} free, and {needs}; choose another --output")
+    more = f"; in a long run checkpoints {amount(checkpoints)} more" if checkpoints else ""
+    lacking = ", which do not fit" if model + checkpoints > free else ""
+    return f"disk: {summary({'model': model}, free)}{more}{lacking}"
 
 
 def summary(needs: Mapping[str, float], free: float) -> str:
     """Bytes by purpose and in all, of those that are free, for people."""
-    return f"{amount(sum(needs.values()))} of {amount(free)} free: {_purposes(needs)}"
-
-
-def _purposes(needs: Mapping[str, float]) -> str:
-    return ", ".join(f"{name} {amount(size)}" for name, size in needs.items() if size)
+    purposes = ", ".join(f"{name} {amount(size)}" for name, size in needs.items() if size)
+    return f"{amount(sum(needs.values()))} of {amount(free)} free: {purposes}"
 
 
 def amount(size: float) -> str:

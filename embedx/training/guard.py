@@ -5,7 +5,7 @@ the mean per pair of eight parts of that interval, and the median of these, beca
 can weigh as much as all others. It is compared with
 
     level     the loss of the parameters that the run began with, on a little of the data
-    best      the lowest loss of an interval so far, or the level if that is lower
+    best      the lowest loss so far, of an interval or before training
     baseline  the loss of a model that knows only how often each class occurs
 
 Losses may start anywhere, and what is too high a rate explodes before there is a first loss of training: hence the level.
@@ -15,8 +15,7 @@ rate; if that does not help at a hundredth of that, and then once more. A run th
 the end.
 
 Losses of different phases (`Strategy.phase`) are not quite of the same kind: the best is counted again in each, from its first
-interval on, and the baseline need not be beaten to the last digit. Where the loss of untrained parameters is unknown, the
-first interval's stands for it.
+interval on, and the baseline need not be beaten to the last digit.
 """
 
 import math
@@ -40,16 +39,16 @@ DIVISORS = (10, 100, 100)
 # How far a loss may be above another, in units of that and at least of one nat. At default rates no interval of any objective
 # was further above the first level than 3.5 (the margin, which Adagrad's first steps overshoot), on Bibtex, Omniglot, drawn
 # digits and Wikipedia; at a thousand times these rates all but implicit steps were above 40.
-FAR = 100.0  # above the best, once
+FAR = 100.0  # above the best or the level, once
 VERY_FAR = 1000.0  # above the level, once, by the mean over all pairs of an interval
-HIGH = 10.0  # above the first level, for LASTING of the run and at MIN_HIGH checks
+HIGH = 10.0  # above the level, for LASTING of the run and at MIN_HIGH checks
 LASTING = 3 / CHECKS
 MIN_HIGH = 3
 SLACK = 0.5  # above the baseline at the end, in a later phase of a run that was rolled back, or on held-out text
-GOOD = 0.1  # above the first level, where the run is still worth rolling back to
+GOOD = 0.1  # above the level, where the run is still worth rolling back to
 MAX_PARAMETER = 1e15  # the square of a larger one comes near the limit of float32
 IN_STATE = (
-    "since", "due", "phase", "level", "first_level", "best", "baseline", "high_since", "n_high", "step", "good_step",
+    "since", "due", "phase", "level", "best", "baseline", "high", "step", "good_step",
     "is_good", "has_begun", "lowered", "parts",
 )  # fmt: skip
 
@@ -64,17 +63,14 @@ class Guard:
     due: float = 1 / CHECKS  # share of the run done at the next
     parts: list[Tally] = field(default_factory=lambda: [Tally() for _ in range(PARTS)])  # of the interval
     phase: int = 0
-    level: float | None = None  # of the phase
-    first_level: float | None = None  # of phase 0, if it was measured before training
-    best: float | None = None
+    level: float | None = None  # if it was measured before training
+    best: float = math.inf  # of the phase
     baseline: float | None = None
-    high_since: float | None = None  # share of the run done when the loss became high
-    n_high: int = 0  # consecutive checks at which it was
+    high: list[float] = field(default_factory=list)  # shares of the run done when intervals of a high loss began
     step: int = 0  # the number of chunks that had been trained at the last check
     good_step: int = 0  # the same when the run was good last, as the interval after that has shown; 0 if that was at its start
     is_good: bool = False  # the last interval was
     has_begun: bool = False
-    is_weak: bool = False  # all that is wrong is that the run did not beat the baseline
     lowered: list[float] = field(default_factory=list)  # what the rate was multiplied by after each rollback
     copy: dict[str, Any] | None = None  # of the state where it was good, or which this run resumes
 
@@ -109,8 +105,8 @@ class Guard:
             level = _if_finite(strategy.untrained_loss())
             baseline = _if_finite(strategy.baseline_loss()) if level is not None else None
             state.restore(self.copy)
-            self.level = self.first_level = self.copy["guard.level"] = self.copy["guard.first_level"] = level
-            self.baseline = self.copy["guard.baseline"] = baseline
+            self.level, self.baseline, self.best = level, baseline, math.inf if level is None else level
+            self.copy |= {f"guard.{name}": getattr(self, name) for name in ("level", "baseline", "best")}
 
     # ---- while it trains
 
@@ -135,8 +131,9 @@ class Guard:
             loss, of_all = median(losses), sum(self.parts, Tally())
             if wrong := self._judge(loss, of_all.loss / of_all.pairs, share, is_over):
                 return wrong
-            is_good = self._is_good(loss)
-            self.best = loss if self.best is None else min(loss, self.best)
+            self.best = min(self.best, loss)
+            is_good = loss - self.best <= self._unit(self.best)
+            is_good &= above(loss, self.best if self.level is None else self.level) <= GOOD
         self.since, self.due = share, (math.floor(CHECKS * share) + 1) / CHECKS
         if self.due <= share:
             self.due += 1 / CHECKS
@@ -147,7 +144,7 @@ class Guard:
         if is_good:
             self.good_step = last
         if phase != self.phase:
-            self.phase, self.level, self.best = phase, None, None
+            self.phase, self.best = phase, math.inf
         if self.is_good and was_good and self.keeps_copy and not is_over:
             self.copy = None  # frees its memory for the next
             self.copy = state.snapshot()
@@ -155,34 +152,26 @@ class Guard:
 
     def _judge(self, loss: float, mean: float, share: float, is_over: bool) -> str | None:
         """What is wrong with the loss of an interval, and with the mean over all its pairs."""
-        first, went = self.first_level, "the loss went from {:.4g} to {:.4g}"
+        level, best, went = self.level, min(self.best, loss), "the loss went from {:.4g} to {:.4g}"
         if not math.isfinite(loss):
             return "the loss is not finite"
-        if self.level is None:
-            if first is not None and above(loss, first) > FAR:
-                return went.format(first, loss)
-            self.level = loss
-        best = self.level if self.best is None else min(self.best, self.level)
-        if loss - best > FAR * max(abs(best), abs(self.level) / 10, 1.0):
+        if loss - best > FAR * self._unit(best):
             return went.format(best, loss)
-        if first is None:
+        if level is None:
             return None
-        height = above(loss, first)
-        self.high_since = None if height <= HIGH else self.since if self.high_since is None else self.high_since
-        self.n_high = self.n_high + 1 if height > HIGH else 0
-        if self.high_since is not None and self.n_high >= MIN_HIGH and share - self.high_since >= LASTING:
-            return went.format(first, loss)
-        baseline = first if self.baseline is None else min(self.baseline, first)
+        height = above(loss, level)
+        self.high = [*self.high, self.since] if height > HIGH else []
+        if len(self.high) >= MIN_HIGH and share - self.high[0] >= LASTING:
+            return went.format(level, loss)
+        baseline = level if self.baseline is None else min(self.baseline, level)
         if is_over and self.lowered and above(loss, baseline) > (0 if self.phase == 0 else SLACK):
-            self.is_weak = height <= SLACK
             return f"the loss ended at {loss:.4g}, while that of a model without inputs is {baseline:.4g}"
-        return went.format(first, mean) if above(mean, first) > VERY_FAR else None
+        is_far = max(height / FAR, above(mean, level) / VERY_FAR) > 1
+        return went.format(level, max(loss, mean)) if is_far else None
 
-    def _is_good(self, loss: float) -> bool:
-        assert self.level is not None
-        first = self.level if self.first_level is None else self.first_level
-        best = self.level if self.best is None else min(self.best, self.level)
-        return above(loss, first) <= GOOD and loss - best <= max(abs(best), abs(self.level) / 10, 1.0)
+    def _unit(self, best: float) -> float:
+        """What a loss above the best is measured in."""
+        return max(abs(best), abs(self.level or 0) / 10, 1.0)
 
     # ---- when it diverges
 
@@ -214,7 +203,7 @@ class Guard:
             elif checkpoints is None or not checkpoints.roll_back(state, self.good_step):
                 return False
             clock.write(seconds)
-            self.lowered, self.is_weak = lowered, False
+            self.lowered = lowered
             strategy.forget()
             return True
 

@@ -13,18 +13,18 @@ def to_the_end(work: Callable[[], Result], *, then_raise: bool = False) -> Resul
 
     then_raise  the interrupt is raised afterwards; by default it is dropped, because what it asks for is already under way
     """
-    received: list[int] = []
-    handlers = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
     if threading.current_thread() is not threading.main_thread():  # which alone is interrupted
         return work()
+    received: list[int] = []
+    handlers = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
+    # One that cannot be called is ignored already, or ends the process at once.
+    handlers = {each: handler for each, handler in handlers.items() if callable(handler)}
     try:
-        for each, handler in handlers.items():
-            if callable(handler):  # else it is ignored already, or ends the process at once
-                signal.signal(each, lambda number, frame: received.append(number))
+        for each in handlers:
+            signal.signal(each, lambda number, frame: received.append(number))
         return work()
     finally:
         for each, handler in handlers.items():
-            if callable(handler):
-                signal.signal(each, handler)
+            signal.signal(each, handler)
         if then_raise and received:
             signal.raise_signal(received[0])

@@ -25,7 +25,6 @@ from embedx.training.state import TrainState
 from embedx.training.strategy import Strategy, Tally
 
 NO_TIME = "nothing was trained before the --time-budget was over; give more time"
-NUMBERS = ("first", "second", "third", "fourth")
 AfterEpoch = Callable[[int, Tally, float], bool]  # epoch, what it did, seconds of training so far; True ends the training
 
 
@@ -142,7 +141,7 @@ def run(
     lowered = [schedule.learning_rate * factor for factor in guard.lowered]
     return Outcome(
         work.tally, work.seconds, work.next_step / schedule.n_chunks, first, final, interrupted_by, state, highest, lowered,
-        work.diverged, initial_loss=guard.first_level, baseline_loss=guard.baseline, facts_of_strategy=strategy.facts(),
+        work.diverged, initial_loss=guard.level, baseline_loss=guard.baseline, facts_of_strategy=strategy.facts(),
     )  # fmt: skip
 
 
@@ -228,8 +227,7 @@ class _Work:
     def roll_back(self, wrong: str) -> DivergedError | None:
         """Bring a run that diverges back to where it was good, and lower its learning rate.
 
-        Returns why not, if it is to end instead. Then it ends where it was good, or at its beginning if that is not known; one
-        that just does not beat the baseline stays as it is.
+        Returns why not, if it is to end instead: where it was good, or at its beginning if that is not known.
         """
         guard, schedule, checkpoints = self.guard, self.schedule, self.checkpoints
         wrong += f" after {self.reached:,} {schedule.unit} at learning rate {self.learning_rate:.4g}"
@@ -242,16 +240,14 @@ class _Work:
                 checkpoints.take(self.state)
             self.begin_report()
             return None
-        if guard.lowered:
-            wrong += f", for the {NUMBERS[len(guard.lowered)]} time"
-        if guard.is_weak and guard.lowered:  # the rate may still be too high, or too low by now
-            rates = ", ".join(f"{schedule.learning_rate * factor:.3g}" for factor in (1.0, *guard.lowered))
-            return DivergedError(f"{wrong}; none of the learning rates {rates} works: leave --learning-rate out or try another")
-        smaller = schedule.learning_rate * guard.factor / 4
-        if not guard.is_weak and not guard.end(self.strategy, self.state, checkpoints):
+        rates = ", ".join(f"{schedule.learning_rate * factor:.3g}" for factor in (1.0, *guard.lowered))
+        remedy = f"try a smaller --learning-rate, {schedule.learning_rate / 4:.3g} say"
+        if guard.lowered:  # the rate may still be too high, or too low by now
+            remedy = f"none of the learning rates {rates} works: leave --learning-rate out or try another"
+        if not guard.end(self.strategy, self.state, checkpoints):
             self.next_step = 0
         self.begin_report()
-        return DivergedError(f"{wrong}; try a smaller --learning-rate, {smaller:.3g} say")
+        return DivergedError(f"{wrong}; {remedy}")
 
     def begin_report(self) -> None:
         """Report what is done from here on."""
