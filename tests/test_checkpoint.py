@@ -23,7 +23,6 @@ from embedx.training.strategy import Strategy, Tally
 from tests import forked
 from tests.forked import environment
 from tests.notes import Notes
-from tests.test_train_state import label_run, word_run
 
 RUNS = {
     "train": "train CORPUS --dim 8 --epochs 80",
@@ -80,16 +79,6 @@ def same(ours, theirs):
 
 
 # ---- values on disk
-
-
-@pytest.mark.parametrize("name", ["softmax", "ar", "ldgs"])  # tables; numbers by example; an index
-@pytest.mark.parametrize("run", [word_run, label_run])
-def test_the_state_of_every_kind_of_objective_comes_back_from_disk(run, name, tmp_path):
-    state = run(name, epochs=2)[1].state
-    writing = Checkpoints(tmp_path / "out", asked(), False, Silent())
-    writing.take(state, wait=True)
-    same(writing._read(*writing.states(), state)["values"], state.snapshot())
-    writing.remove()
 
 
 def test_a_state_is_restored_from_the_last_checkpoint(tmp_path):
