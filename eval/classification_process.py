@@ -344,19 +344,15 @@ def logistic_regression(job: Job, files: Files, scratch: Path) -> Result:
 
 
 def scaling(job: Job, files: Files, scratch: Path) -> Result:
-    """Time for each example of random data, with the rows it touches and the floating-point operations this makes."""
+    """Time for each example of random data."""
     rng = np.random.default_rng(job["turn"])
     n, d, n_labels = job["examples"], job["features"], job["labels"]
     warm(job, random_data(rng, min(n, 300), d, 1000))
     trained = run(job, random_data(rng, n, d, n_labels))
     visited = trained.outcome.epochs * n
     settings = trained.classifier.settings
-    rows = rows_touched(trained.classifier.objective, trained.classifier.counts)
-    batch = settings["batch_size"] if settings["sampler"] == "all" else 1  # examples that share the step of a row
-    return {
-        "microseconds": trained.outcome.seconds / visited * 1e6, "seconds": trained.outcome.seconds, "rows": rows,
-        "flops": flops(rows, d + 1, str(settings["optimizer"]), batch), "used": chosen(job, settings),
-    }  # fmt: skip
+    seconds = trained.outcome.seconds
+    return {"microseconds": seconds / visited * 1e6, "seconds": seconds, "used": chosen(job, settings)}
 
 
 def growth(job: Job, files: Files, scratch: Path) -> Result:
@@ -387,19 +383,6 @@ def random_data(rng: np.random.Generator, n: int, d: int, n_labels: int) -> Any:
 
     features = (rng.standard_normal((n, d)) / np.sqrt(d)).astype(np.float32)
     return Labeled(features, Labels.single(rng.integers(n_labels, size=n)), n_labels)
-
-
-def rows_touched(objective: Any, counts: np.ndarray) -> float:
-    """Output rows scored for an example with one label: all, the mean path of the tree, or the label and the draws."""
-    paths = objective.paths()
-    if paths is not None:
-        return float(np.average(np.diff(paths.offsets), weights=counts))
-    return float(1 + objective.negatives if objective.negatives else len(counts))
-
-
-def flops(rows: float, dim: int, optimizer: str, sharing: int) -> float:
-    """For each number of a row 2 for the score and 2 for the gradient; the step is 2, with Adagrad 6, for all who share it."""
-    return rows * dim * (4 + {"sgd": 2, "adagrad": 6}[optimizer] / sharing)
 
 
 TOOLS = {

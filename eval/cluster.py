@@ -8,7 +8,6 @@ What the simulation of `cluster_model.py` needs is on record (`costs`).
 
 import contextlib
 import json
-import math
 import statistics as median_of
 import subprocess
 import sys
@@ -234,57 +233,6 @@ def time(records: Records) -> str:
     return table(rows)
 
 
-def costs(records: Records) -> str:
-    """What the simulation takes from this machine."""
-    if (cost := records.last(kind="costs")) is None:
-        return table([])
-    return table([
-        {"what": "words trained by a thread in a second", "measured": thousands(cost['words_per_second'])},
-        {"what": "a worker merges a row, µs", "measured": number(1e6 * cost['merged'], 2)},
-        {"what": "the head adds a row, µs", "measured": number(1e6 * cost['added'], 2)},
-        {"what": "the head gathers a row, µs", "measured": number(1e6 * cost['gathered'], 2)},
-        {"what": "a call of a worker, ms", "measured": number(1e3 * cost['latency'], 2)},
-        {"what": "bytes of a row that travels", "measured": number(cost['row_bytes'], 0)},
-        {"what": "bytes a second from one process to another, GB", "measured": number(1e-9 / cost['moved'], 2)},
-        {"what": f"rows changed by a range, of {thousands(cost['rows'])}", "measured": thousands(cost["rows_changed"])},
-        {"what": "the same as the simulation expects it", "measured": thousands(cost["rows_expected"])},
-    ])  # fmt: skip
-
-
-def checked(records: Records) -> str:
-    """Workers on this machine, simulated and measured, in words a second of all."""
-    if (cost := records.last(kind="costs")) is None:
-        return table([])
-    rows = []
-    alone = records.median("words_per_second", kind="run", workers=0, threads=1)
-    for workers, threads in HOW:
-        job = {"kind": "run", "workers": workers, "threads": threads}
-        last, real = records.last(**job), records.median("words_per_second", **job)
-        if workers and last and real and alone:
-            about = last["cluster"]
-            per_range = float(distributed_words.CHUNK * about.get("chunks_of_range", about.get("stretches_of_range")))
-            simulated = here(cost, workers, threads, alone, per_range)
-            rows.append({
-                "how": titled(workers, threads), "simulated, words/s": thousands(simulated),
-                "measured, words/s": thousands(real), "simulated / measured": number(simulated / real, 2),
-            })  # fmt: skip
-    return table(rows)
-
-
-def here(cost: Result, workers: int, threads: int, alone: float, per_range: float, cores: int = 2) -> float:
-    """The same on one machine, whose cores also merge for the head, and are shared where threads are more."""
-    uses = np.repeat(np.array(cost["uses"]), cost["rows"] / len(cost["uses"]))
-    rate = alone * min(1.0, cores / (workers * threads))
-    own = float(-np.expm1(-uses * per_range).sum())
-    news = own if workers > 1 else 0.0
-    merging = (
-        own * (cost["merged"] + cost["added"]) + news * cost["gathered"] + (own + news) * cost["row_bytes"] * cost["moved"]
-    )
-    bound = cores * per_range / (per_range / alone + merging)
-    machines = Machines(workers, threads, math.inf, 0.0, per_range)
-    return min(words_per_second(cost | {"words_per_second": rate}, machines, uses), bound)
-
-
 def predicted(records: Records) -> str:
     """Machines of CORES cores each, which merge as often as by default: the share of what they would do alone."""
     if (cost := records.last(kind="costs")) is None:
@@ -310,7 +258,7 @@ def predicted(records: Records) -> str:
 EXPERIMENT = Experiment(
     name="cluster", title="Workers on a cluster beside one machine",
     choices={"section": ("quality", "time"), "objective": OBJECTIVES}, jobs=jobs, measure=measure, prepare=prepare,
-    tables={"quality": quality, "time": time, "costs": costs, "checked": checked, "predicted": predicted}, plots={},
+    tables={"quality": quality, "time": time, "predicted": predicted}, plots={},
     settings={"corpus": None, "megabytes": 10.0, "epochs": 5, "passes": 5, "seeds": 3, "repetitions": 3},
     quick={"megabytes": 1.0, "epochs": 1, "passes": 1, "seeds": 1, "repetitions": 1}, packages=("ray",), mixed=True,
 )  # fmt: skip

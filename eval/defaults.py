@@ -17,10 +17,12 @@ from embedx import objectives
 from embedx.classification import task as classification
 from embedx.classification.defaults import new_objective
 from embedx.classification.settings import ClassifySettings
+from eval.classification_process import best, precision
 from eval.defaults_data import halves
 from eval.experiment import Experiment, Run
 from eval.page import listed, shown_settings, table
 from eval.records import Job, Records, Result
+from eval.speed_classification import indicator
 
 SECTIONS = {
     "tuned": ("digits", "mnist", "bibtex", "bibtex-first", "eurlex-first", "eurlex", "classes"),
@@ -98,36 +100,26 @@ def measure_sklearn(tool: str, train: Any, test: Any) -> Result:
         began = time.monotonic()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that the iterations end before convergence
-            classes, scores = (by_label if several else of_classes)(model, train, test)
+            classes, scores = fitted(model, train, test, several)
         seconds = time.monotonic() - began
-        found.append({**precision(classes, scores, test), "seconds": seconds, "c": penalty})
+        found.append(
+            {**precision(classes[best(scores)], indicator(test.labels, test.n_labels)), "seconds": seconds, "c": penalty}
+        )
         if tool == "LogisticRegression" and not several:
             found[-1]["log_likelihood"] = likelihood(model, test)
     return max(found, key=lambda each: each["p@1"])
 
 
-def of_classes(model: Any, train: Any, test: Any) -> tuple[np.ndarray, np.ndarray]:
-    model.fit(train.features, train.labels.ids)
-    return model.classes_, model.decision_function(test.features)
+def fitted(model: Any, train: Any, test: Any, several: bool) -> tuple[np.ndarray, np.ndarray]:
+    """The labels that occur in training, and their scores of the test rows; one-vs-rest where rows have several labels."""
+    if not several:
+        model.fit(train.features, train.labels.ids)
+        return model.classes_, model.decision_function(test.features)
+    from sklearn.multiclass import OneVsRestClassifier
 
-
-def by_label(model: Any, train: Any, test: Any) -> tuple[np.ndarray, np.ndarray]:
-    """A model for each label that occurs, float32 (rows, labels): one-vs-rest."""
-    rows = np.repeat(np.arange(len(train)), train.labels.n_of_row)
-    order = np.argsort(train.labels.ids, kind="stable")
-    classes, starts = np.unique(train.labels.ids[order], return_index=True)
-    scores = np.zeros((len(test), len(classes)), dtype=np.float32)
-    for column, mine in enumerate(np.split(rows[order], starts[1:])):
-        own = np.zeros(len(train), dtype=np.int8)
-        own[mine] = 1
-        scores[:, column] = model.fit(train.features, own).decision_function(test.features) if not own.all() else np.inf
-    return classes, scores
-
-
-def precision(classes: np.ndarray, scores: np.ndarray, test: Any) -> Result:
-    top = classes[np.argsort(-scores, axis=1, kind="stable")[:, :5]]
-    hits = np.array([np.isin(line, test.labels[row]) for row, line in enumerate(top)])
-    return {f"p@{k}": float(hits[:, :k].sum() / (k * len(test))) for k in (1, 3, 5)}
+    seen = np.unique(train.labels.ids)
+    model = OneVsRestClassifier(model).fit(train.features, indicator(train.labels, train.n_labels)[:, seen])
+    return seen, model.decision_function(test.features)
 
 
 def likelihood(model: Any, test: Any) -> float:

@@ -377,30 +377,23 @@ def targets(records: Records) -> str:
 
 
 def plot(records: Records) -> Any:
-    """Log-likelihood by words per second at equal time, or epochs where that was not measured; similarity by log-likelihood at
-    equal epochs. None without these.
+    """Log-likelihood by words per second at equal time, or epochs where that was not measured; pooled similarity by
+    log-likelihood at equal epochs. What is far below the unigram model is drawn at the edge, lest it press all others together.
     """
     timed, passed = finished(best_points(records)), finished(newest(records, "epochs"))
     if not passed:
         return None
     first, title, half = (timed, "equal time, the best point", TEST) if timed else (passed, "equal epochs", None)
-    has_pooled = all("pooled" in each["result"] for of in passed.values() for each in of)
-    picture, (left, right) = figure(14, 6, 2, dpi=110, layout=None)
-    left.set(title=title, xlabel="million words per second", ylabel="held-out log-likelihood, nats")
-    similarity_of = ("pooled", "score") if has_pooled else ("scores", "WordSim-353")
-    right.set(title="equal epochs", xlabel="held-out log-likelihood, nats",
-              ylabel="pooled similarity" if has_pooled else "WordSim-353")  # fmt: skip
-    picture.subplots_adjust(left=0.06, right=0.99, bottom=0.09, top=0.94, wspace=0.16)
-    floors = [lowest_shown(runs) for runs in (first, passed)]
-    speed = {name: fastest(of)["result"]["words_per_second"] / 1e6 for name, of in first.items()}
-    reached = [{name: float(np.mean([mean_of(each, half) for each in of])) for name, of in runs.items()}
-               for runs, half in ((first, half), (passed, None))]  # fmt: skip
-    similar = {name: mean(of, *similarity_of) for name, of in passed.items()}
-    scatter(
-        left, {name + beneath(value, floors[0]): (speed[name], max(value, floors[0])) for name, value in reached[0].items()}
+    floor = next(iter(passed.values()))[0]["result"]["heldout"]["unigram"] - 0.2
+    reached, at_epochs = (
+        {name: max(float(np.mean([mean_of(each, part) for each in of])), floor) for name, of in runs.items()}
+        for runs, part in ((first, half), (passed, None))
     )
-    scatter(right, {name + beneath(value, floors[1]): (max(value, floors[1]), similar[name])
-                    for name, value in reached[1].items() if not math.isnan(similar[name])})  # fmt: skip
+    picture, (left, right) = figure(14, 6, 2, dpi=110)
+    scatter(left, {name: (fastest(of)["result"]["words_per_second"] / 1e6, reached[name]) for name, of in first.items()})
+    scatter(right, {name: (at_epochs[name], mean(of, "pooled", "score")) for name, of in passed.items()})
+    left.set(title=title, xlabel="million words per second", ylabel="held-out log-likelihood, nats")
+    right.set(title="equal epochs", xlabel="held-out log-likelihood, nats", ylabel="pooled similarity")
     return picture
 
 
@@ -423,16 +416,6 @@ def plot_rates(records: Records) -> Any:
     axis.grid(alpha=0.3)
     axis.legend(fontsize=8)
     return picture
-
-
-def lowest_shown(runs: Runs) -> float:
-    """What is less likely is drawn here, lest one outlier press all others together: a little below the unigram model."""
-    return float(next(iter(runs.values()))[0]["result"]["heldout"]["unigram"] - 0.2)
-
-
-def beneath(value: float, floor: float) -> str:
-    """The true value for the label of a point that is not drawn where it belongs."""
-    return f" (at {value:.2f})" if value < floor else ""
 
 
 def scatter(axes: Any, points: dict[str, tuple[float, float]]) -> None:

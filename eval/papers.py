@@ -1,6 +1,7 @@
 """What the experiments of papers share: data sets, and training of one classifier."""
 
 import functools
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,11 @@ def load(data: Path, name: str, quick: bool = False) -> tuple[Any, Any]:
     training = read_training(train, train_labels)
     halves = training, read(test, test_labels, like=training.schema)
     return tuple(half.rows(np.arange(min(len(half), QUICK_ROWS))) for half in halves) if quick else halves
+
+
+def printed(name: str) -> Any:
+    """The numbers that a paper prints."""
+    return json.loads(Path(__file__).with_name("printed.json").read_text("utf-8"))[name]
 
 
 def numbered(*parts: Any, rule: str = "first", scale: float = 1, keeps_unknown: bool = False) -> list[Any]:

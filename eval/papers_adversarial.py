@@ -74,7 +74,6 @@ QUICK = {"seconds": 0.3, "rate_seconds": 0.05, "seeds": 2, "rows": 400}
 def jobs(run: Run) -> Iterator[Job]:
     seeds = range(1, run.settings.seeds + 1)
     for name in run.chosen("data"):
-        yield {"data": name, "what": "facts"}
         for contender in run.chosen("contender"):
             if name == "eurlex" or contender != "softmax":
                 yield from search(run, name, contender)
@@ -117,11 +116,6 @@ def best_of(records: Records, name: str, contender: str) -> Job:
 
 def measure(run: Run, job: Job) -> Result:
     data = data_of(run, job["data"])
-    if job["what"] == "facts":
-        return {
-            "rows": len(data.training), "test_rows": len(data.test), "left_out": data.left_out,
-            "features": data.training.n_features, "labels": data.training.n_labels,
-        }  # fmt: skip
     if job["what"] == "tuning":
         return {"points": curve(run, data.training, data.validation, job, job["seconds"], seed=1, growth=math.inf)}
     best = best_of(run.records, job["data"], job["contender"])
@@ -138,7 +132,6 @@ class Halves(NamedTuple):
     training: Any
     validation: Any
     test: Any
-    left_out: int  # test rows whose label no training row has
 
 
 @functools.lru_cache(maxsize=1)  # one at a time
@@ -167,8 +160,7 @@ def halves(training: Any, test: Any, rows: int) -> Halves:
     """
     order = np.random.default_rng(1).permutation(len(training))
     parts = *(training.rows(np.sort(chosen)) for chosen in (order[:rows], order[rows : rows + VALIDATION])), test
-    found = papers.numbered(*parts)
-    return Halves(*found, left_out=len(test) - len(found[2]))
+    return Halves(*papers.numbered(*parts))
 
 
 # ---- training
@@ -270,14 +262,6 @@ def spread(values: Sequence[float], digits: int = 3) -> str:
     return f"{number(statistics.fmean(values), digits)} ± {number(statistics.stdev(values), digits)}"
 
 
-def facts(records: Records) -> str:
-    return table([
-        {"data": name, "training rows": f"{found['rows']:,}", "test rows": f"{found['test_rows']:,}",
-         "left out": f"{found['left_out']:,}", "features": f"{found['features']:,}", "labels": f"{found['labels']:,}"}
-        for name in DATA if (found := records.get({"data": name, "what": "facts"}))
-    ])  # fmt: skip
-
-
 def results(name: str, records: Records) -> str:
     """A row for each contender."""
     found = curves(records, name)
@@ -356,6 +340,6 @@ EXPERIMENT = Experiment(
     name="papers-adversarial", title="Bamler & Mandt 2020, adversarial softmax approximation",
     choices={"data": DATA, "contender": tuple(CONTENDERS)}, settings=FULL, quick=QUICK, packages=("scipy", "scikit-learn"),
     jobs=jobs, measure=measure,
-    tables={"targets": targets, "data": facts, **{name: functools.partial(results, name) for name in DATA}, "tuning": tuning},
+    tables={"targets": targets, **{name: functools.partial(results, name) for name in DATA}, "tuning": tuning},
     plots={"": plot}, mixed=True,
 )  # fmt: skip

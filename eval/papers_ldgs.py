@@ -16,7 +16,7 @@ import functools
 import math
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,7 @@ from eval import papers_ldgs_words as words
 from eval.experiment import Experiment, Run
 from eval.page import DASH, exceeds, number, plotted, table, target
 from eval.papers import fit
-from eval.records import Job, Record, Records, Result, grouped
+from eval.records import Job, Records, Result, grouped
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,7 +129,6 @@ def jobs(run: Run) -> Iterator[Job]:
 
 def curve_jobs(run: Run, section: str) -> Iterator[Job]:
     """Of each contender the rates, and the curve at the best of them."""
-    yield {"section": section, "what": "facts"}
     for name in run.chosen("contender"):
         if CONTENDERS[name].batch is None:
             yield batches_job(section, CONTENDERS[name].objective)
@@ -178,8 +177,6 @@ def measure(run: Run, job: Job) -> Result:
             return words.measure(job, sources.text_of(run), run.folder, run.settings.seconds)
         case {"section": "speed"}:
             return time_of(run, job)
-        case {"what": "facts"}:
-            return data_of(run, job["section"]).facts()
         case {"what": "batches"}:
             return times_of_batches(run, job)
         case {"what": "rate"}:
@@ -383,15 +380,6 @@ def at_epoch(points: list[dict[str, float]], measure: str, epoch: float) -> floa
     return next((point[measure] for point in points if point["epochs"] == epoch), None)
 
 
-def facts(records: Records) -> str:
-    return table([
-        {"data": section, **{key.replace("_", " "): f"{found[key]:,}" for key in ("rows", "test_rows", "features", "labels")},
-         "labels in training rows": f"{found['labels_seen']:,}", "labels a row": f"{found['labels_a_row']:.2f}",
-         "most frequent one in": f"{100 * found['most_frequent']:.2f} %"}
-        for section in TASKS if (found := records.get({"section": section, "what": "facts"}))
-    ])  # fmt: skip
-
-
 def curve_table(section: str, records: Records) -> str:
     """How good each contender ends, how fast it is, and when it reaches nine tenths of what the best one has."""
     found, measure, rows = curves(records, section), TASKS[section].measure, []
@@ -467,44 +455,6 @@ def faster(records: Records, section: str, n_labels: int, against: str, factor: 
     return target(promise, f"{ratio:.1f} times", ratio >= factor)
 
 
-# ---- tables: recall
-# How much of an exact gradient lies on the rows that a search in blocks of columns finds: records alone. The gradient along the
-# scores has mass |∂loss/∂z_k| on row k; labels are always known, so only the mass of other rows counts. Searches looked at so
-# many rows in each of so many blocks: `best rows` made no mistakes there, `index` is what `mips` and `ldgs` do.
-
-
-def recall(records: Records) -> str:
-    """What a search finds, beside whole rows of which as many are scored; what blocks found is scored exactly in the end."""
-    found = records.find(section="recall")
-    curves = {curve_of(each): each["result"]["by_share"] for each in found if each["job"]["blocks"] == 1}
-    rows = []
-    for each in found:
-        job = each["job"]
-        for point in each["result"]["by_share"]:
-            scored = point["looked_at"] + (point["found"] if job["blocks"] > 1 else 0)
-            whole = recall_at(curves.get(curve_of(each), []), scored) if job["blocks"] > 1 else None
-            rows.append({
-                "data": job["data"], "trained by": f"`{job['contender']}`", "search": job["by"], "blocks": job["blocks"],
-                "looked at in each": f"{100 * point['share']:g} %", "share of the gradient": number(point["recall"]),
-                "rows found": f"{point['found']:,.0f}", "rows scored": f"{scored:,.0f}",
-                "whole rows, as many scored": number(whole),
-            })  # fmt: skip
-    return table(rows)
-
-
-def curve_of(each: Record) -> tuple[str, ...]:
-    """What records of one search in several numbers of blocks have in common."""
-    return tuple(each["job"][name] for name in ("data", "contender", "by"))
-
-
-def recall_at(points: Sequence[dict[str, float]], scored: float) -> float | None:
-    """The recall of whole rows between the measured ones, by the logarithm of the rows scored; None beyond them."""
-    if not points or not points[0]["looked_at"] <= scored <= points[-1]["looked_at"]:
-        return None
-    at = [math.log(point["looked_at"]) for point in points]
-    return float(np.interp(math.log(scored), at, [point["recall"] for point in points]))
-
-
 # ---- tables: targets
 
 
@@ -561,24 +511,6 @@ def plot_curves(section: str, records: Records) -> Any:
     )
 
 
-def plot_recall(records: Records) -> Any:
-    """Recall against the share of rows looked at, a panel for each classifier."""
-    grouped: dict[str, list[Any]] = {}
-    for each in records.find(section="recall"):
-        job, points = each["job"], each["result"]["by_share"]
-        style = {"label": f"{job['blocks']} blocks, {job['by']}", "ls": "--" if job["by"] == "index" else "-", "marker": "."}
-        line = [p["share"] for p in points], [p["recall"] for p in points], style
-        grouped.setdefault(f"{job['data']}, {job['contender']}", []).append(line)
-    if not grouped:
-        return None
-    about = {"xscale": "log", "xlabel": "share of the rows looked at in each block"}
-    panels = [(lines, about | {"title": title}) for title, lines in grouped.items()]
-    picture = plotted(4 * len(grouped), 3.6, panels, ylabel="share of the gradient found", sharey=True)
-    for axis in picture.axes:
-        axis.legend(fontsize=7)
-    return picture
-
-
 COLORS = words.COLORS | {"sampled-softmax": "tab:green", "margin": "tab:orange"}
 
 
@@ -587,13 +519,13 @@ EXPERIMENT = Experiment(
     choices={"section": (*TASKS, "speed", "words", "growth"), "contender": tuple(CONTENDERS)}, settings=FULL, quick=QUICK,
     packages=("scipy",), jobs=jobs, measure=measure,
     tables={
-        "targets": targets, "data": facts, **{section: functools.partial(curve_table, section) for section in TASKS},
+        "targets": targets, **{section: functools.partial(curve_table, section) for section in TASKS},
         **{f"{section}-rates": functools.partial(rates_table, section) for section in TASKS}, "speed": speed_table,
-        "words": words.runs, "words-targets": words.targets, "growth": words.growth, "recall": recall,
+        "words": words.runs, "words-targets": words.targets, "growth": words.growth,
     },
     plots={
         **{f"-{section}": functools.partial(plot_curves, section) for section in TASKS},
-        "-words": words.plot, "-recall": plot_recall,
+        "-words": words.plot,
     },
     mixed=True,
 )  # fmt: skip

@@ -38,15 +38,6 @@ class Data(NamedTuple):
     test: Any
     start: dict[str, np.ndarray] | None = None
 
-    def facts(self) -> dict[str, Any]:
-        counts = np.bincount(self.training.labels.ids, minlength=self.training.n_labels)
-        return {
-            "rows": len(self.training), "test_rows": len(self.test), "features": self.training.n_features,
-            "labels": self.training.n_labels, "labels_seen": int((counts > 0).sum()),
-            "labels_a_row": float(self.training.labels.n_of_row.mean()),
-            "most_frequent": float(counts.max() / len(self.training)),
-        }  # fmt: skip
-
 
 # ---- the next word
 

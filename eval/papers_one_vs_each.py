@@ -1,16 +1,11 @@
-"""Titsias 2016, "One-vs-each approximation to softmax": Table 2, Figure 1a and the toy of section 4.1; and what is best here.
+"""Titsias 2016, "One-vs-each approximation to softmax": Table 2, Figure 1a and the toy of section 4.1.
 
 table-2    unique optima of SOFT, BOUCHARD and OVE by L-BFGS, and OVE-SGD, on MNIST and Bibtex
 figure-1   probabilities of ten values from 200 points, by the three bounds
 toy        10,000 values and a million points, by stochastic descent
-
-On record alone are `closer` (whether BOUCHARD on MNIST moves when it is trained to a tenth of the tolerance), `splits` (how
-much the choice of training rows matters on Bibtex), and `best` (exact softmax with its weight decay chosen on validation data,
-beside scikit-learn; section `small` of `speed-classification` compares the two).
 """
 
 import functools
-import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,25 +16,18 @@ from scipy.sparse import csr_matrix, hstack
 from embedx.labeled.data import Labeled, Labels
 from eval.experiment import Experiment, Run
 from eval.page import beside, figure, number, table
-from eval.papers import drawn, estimates, fit, load, numbered
+from eval.papers import drawn, estimates, fit, load, numbered, printed
 from eval.records import Job, Records, Result
 
 DATA = ("bibtex", "mnist")
 METHODS = {"SOFT": "softmax", "BOUCHARD": "bouchard", "OVE": "ove"}
-PAPER = {  # Table 2: norm, error, nlpd
-    ("mnist", "SOFT"): (None, 0.074, 0.271), ("mnist", "BOUCHARD"): (0.64, 0.073, 0.333),
-    ("mnist", "OVE"): (0.50, 0.082, 0.287), ("mnist", "OVE-SGD"): (0.53, 0.080, 0.278),
-    ("bibtex", "SOFT"): (None, 0.622, 2.793), ("bibtex", "BOUCHARD"): (0.25, 0.621, 2.955),
-    ("bibtex", "OVE"): (0.09, 0.636, 2.888), ("bibtex", "OVE-SGD"): (0.10, 0.633, 2.875),
-}  # fmt: skip
+PAPER = printed("papers-one-vs-each")  # Table 2: norm, error, nlpd
 SGD = {  # minibatches of 200 and one remaining class are the paper's; it does not state the rate; its iterations are far more
     "mnist": {"learning_rate": 0.3, "epochs": 100},
     "bibtex": {"learning_rate": 0.1, "epochs": 1000},
 }
 TOLERANCE = {"mnist": 1e-5, "bibtex": 1e-6}  # of the gradient of the mean loss
 BIASES = {"mnist": ("free",), "bibtex": ("free", "penalised")}
-PROGRAMS = ("embedx", "scikit-learn")
-SPLITS = ("the first", "random 1", "random 2", "random 3")
 TOY = {"objective": "ove", "negatives": 10, "batch_size": 100, "decay": 0.9, "schedule": "constant", "sampler": "uniform"}
 TOY_POINTS, TOY_VALUES, TOY_EPOCHS = 1_000_000, 10_000, 20
 TOY_RATES = {"draws as they are": 0.5 * 10 / (TOY_VALUES - 1), "draws weighted by (K - 1)/10": 0.5}
@@ -211,7 +199,7 @@ def table_2(records: Records) -> str:
     rows = []
     for name, method, title, found in optima(records):
         row = {"data": name, "method": title}
-        for measure, paper in zip(("norm", "error", "nlpd"), PAPER[name, method], strict=True):
+        for measure, paper in zip(("norm", "error", "nlpd"), PAPER[name][method], strict=True):
             ours = None if paper is None else found[measure]
             row |= beside(measure, paper, ours)
         rows.append(row | {"standard error": number(found["standard_error"]), "norm by lengths": number(found["norm_2"])})
@@ -225,23 +213,6 @@ def ends(records: Records) -> str:
          "λ/2 · w²": f"{found['penalty']:,.0f}", "iterations": found["iterations"], "passes": found["evaluations"],
          "largest gradient": f"{found['largest_gradient']:.0e}", "seconds": f"{found['seconds']:.0f}"}
         for name, method, title, found in optima(records) if method != "OVE-SGD"
-    ])  # fmt: skip
-
-
-def closer_table(records: Records) -> str:
-    """BOUCHARD on MNIST at the tolerance of table 2 and at a tenth of it."""
-    jobs = {"": optimum("mnist", "BOUCHARD", "free"), "a tenth of it": {"section": "closer", "method": "BOUCHARD"}}
-    return table([
-        {"tolerance": label or f"{TOLERANCE['mnist']:g}", **{name: number(found[name]) for name in ("norm", "error", "nlpd")}}
-        for label, job in jobs.items() if (found := records.get(job))
-    ])  # fmt: skip
-
-
-def splits(records: Records) -> str:
-    return table([
-        {"training rows": split, "error": number(found["error"]), "nlpd": number(found["nlpd"]),
-         "test rows of unseen label": found["unknown"]}
-        for split in SPLITS if (found := records.get({"section": "splits", "split": split}))
     ])  # fmt: skip
 
 
@@ -260,30 +231,6 @@ def toy(records: Records) -> str:
          **{f"after {n + 1} passes": f"{found['errors'][n]:.3f}" for n in (0, 4, 9, 19) if n < len(found["errors"])},
          "largest error of one p": f"{found['largest']:.1e}", "seconds": f"{found['seconds']:.0f}"}
         for name, rate in TOY_RATES.items() if (found := records.get({"section": "toy", "rate": name}))
-    ])  # fmt: skip
-
-
-def best(records: Records) -> str:
-    """At the C that is best on validation rows."""
-    rows = []
-    for name, who in itertools.product(DATA, PROGRAMS):
-        tried = [(each["result"]["nlpd"], each["job"]["C"]) for each in records.find(data=name, who=who, on="validation")]
-        c = min(tried, default=(0, None))[1]
-        if found := records.last(data=name, who=who, C=c, on="test"):
-            nlpd = f"{found['nlpd']:.4f} ± {found['standard_error']:.4f}"
-            rows.append({"data": name, "by": who, "C": c, "nlpd": nlpd, "error": f"{found['error']:.4f}",
-                         "iterations": found["iterations"], "seconds": f"{found['seconds']:.1f}"})  # fmt: skip
-    return table(rows)
-
-
-def grids(records: Records) -> str:
-    """On the validation rows."""
-    return table([
-        {"data": name, "by": who, "C": each["job"]["C"], "nlpd": f"{found['nlpd']:.4f}", "error": f"{found['error']:.4f}",
-         "iterations": found["iterations"], "seconds": f"{found['seconds']:.1f}"}
-        for name, who in itertools.product(DATA, PROGRAMS)
-        for each in sorted(records.find(data=name, who=who, on="validation"), key=lambda each: each["job"]["C"])
-        if (found := each["result"])
     ])  # fmt: skip
 
 
@@ -310,7 +257,6 @@ EXPERIMENT = Experiment(
     name="papers-one-vs-each", title="One-vs-each (Titsias 2016) by embedx",
     choices={"section": ("table-2", "figure-1", "toy"), "data": DATA}, packages=("scipy", "scikit-learn"), jobs=jobs,
     measure=measure,
-    tables={"table-2": table_2, "closer": closer_table, "ends": ends, "splits": splits, "figure-1": figure_1, "toy": toy,
-            "best": best, "grids": grids},
+    tables={"table-2": table_2, "ends": ends, "figure-1": figure_1, "toy": toy},
     plots={"": plot}, mixed=True,
 )  # fmt: skip

@@ -18,8 +18,8 @@ from embedx.errors import DivergedError
 from embedx.labeled.data import Labeled
 from embedx.labeled.rules import scaled
 from eval.experiment import Experiment, Run
-from eval.page import DASH, figure, table
-from eval.papers import fit, load, numbered
+from eval.page import DASH, plotted, table
+from eval.papers import fit, load, numbered, printed
 from eval.records import Job, Records, Result
 
 EPOCHS, QUICK_EPOCHS = 50, 2
@@ -32,8 +32,6 @@ SETS = ("mnist", "bibtex", "eurlex-4.3k")
 SMALL_SETS = ("mnist", "bibtex")
 SHARES = {"bibtex": 1.0, "eurlex-4.3k": 0.3}  # where every rate is tried, and on which share of the training rows
 BLOCK_ROWS = 1000
-# U-max step by step as its authors published it, and its double sum as their figure 2 measured it, is on record alone.
-PUBLISHED = {"proposed": "proposed", "raman": "Raman", "raman as coded": "Raman, with its two bugs"}
 
 
 class Method(NamedTuple):
@@ -65,34 +63,13 @@ OTHERS = {
 SWEPT = [*METHODS, "NCE (1,1)", "U-max (Raman)", "Implicit (Raman)"]
 VARIED = ("Implicit (m=5)", "Implicit (Raman)", "U-max (m=1)", "Vanilla (m=1)", "Vanilla (Raman)")
 
-PAPER_RATES = {  # table 2; of a step's summed gradient
-    "mnist": {"OVE": 10.0, "NCE": 10.0, "IS": 10.0, "Vanilla": 0.01, "U-max": 10.0, "Implicit": 0.1},
-    "bibtex": {"OVE": 100.0, "NCE": 100.0, "IS": 100.0, "Vanilla": 0.01, "U-max": 0.1, "Implicit": 10.0},
-    "eurlex-4.3k": {"OVE": 0.1, "NCE": 100.0, "IS": 100.0, "Vanilla": 0.001, "U-max": 0.1, "Implicit": 10.0},
-}
+PRINTED = printed("papers-unbiased-softmax")
+PAPER_RATES = PRINTED["rates"]  # table 2; of a step's summed gradient
 # Train log-loss, train error, test log-loss, test error: from the result files of francoisfagan/Log-tricks (1803.08577v1).
 # The baselines' log-losses were taken of softmax(softmax(z)), so only their errors are there.
-PAPER = {
-    "mnist": {
-        "OVE": (None, 0.089, None, 0.104), "NCE": (None, 0.095, None, 0.101), "IS": (None, 0.074, None, 0.090),
-        "Vanilla": (0.388, 0.090, 0.384, 0.089), "U-max": (0.414, 0.059, 0.566, 0.077),
-        "Implicit": (0.295, 0.081, 0.300, 0.083),
-    },
-    "bibtex": {
-        "OVE": (None, 0.209, None, 0.743), "NCE": (None, 0.135, None, 0.749), "IS": (None, 0.154, None, 0.742),
-        "Vanilla": (2.202, 0.371, 4.07, 0.743), "U-max": (1.414, 0.314, 4.22, 0.735), "Implicit": (0.333, 0.095, 6.03, 0.732),
-    },
-    "eurlex-4.3k": {
-        "OVE": (None, 0.490, None, 0.663), "NCE": (None, 0.420, None, 0.648), "IS": (None, 0.406, None, 0.633),
-        "Vanilla": (3.461, 0.539, 3.96, 0.628), "U-max": (2.011, 0.427, 4.65, 0.630), "Implicit": (1.342, 0.372, 3.66, 0.619),
-    },
-}  # fmt: skip
+PAPER = PRINTED["results"]
 # Table 3 as printed in 2018: log-loss over that of Implicit, whose absolute value (three times the steps) comes first.
-RELATIVE = {
-    "mnist": (0.271, {"OVE": 5.73, "NCE": 6.05, "IS": 5.74, "Vanilla": 1.43, "U-max": 1.56, "Implicit": 1.0}),
-    "bibtex": (0.145, {"OVE": 29.03, "NCE": 28.52, "IS": 32.71, "Vanilla": 15.18, "U-max": 9.77, "Implicit": 1.0}),
-    "eurlex-4.3k": (0.963, {"OVE": 6.47, "NCE": 6.39, "IS": 6.38, "Vanilla": 3.59, "U-max": 2.11, "Implicit": 1.0}),
-}
+RELATIVE = PRINTED["relative"]
 KINDS = (("train", "log_loss"), ("train", "error"), ("test", "log_loss"), ("test", "error"))
 
 
@@ -112,12 +89,6 @@ def one(records: Records, name: str, method: str, rate: float, *, share: float =
     """A run of one method."""
     setting = {"rate": rate, "epochs": epochs_of(records), "seed": seed} | changes
     return {"data": name, "share": share, "method": method} | setting
-
-
-def as_published(records: Records, name: str, form: str, rate: float, *, share: float = 1.0, log_k: bool = False) -> Job:
-    """U-max as published; with `log_k` u starts at log K."""
-    job = {"data": name, "share": share, "method": f"published {form}", "rate": rate, "epochs": epochs_of(records), "m": 5}
-    return job | ({"start": "log K"} if log_k else {})
 
 
 def epochs_of(records: Records) -> int:
@@ -145,7 +116,6 @@ def longer(records: Records, name: str) -> Job:
 
 
 def tune(records: Records, name: str) -> Iterator[Job]:
-    yield {"data": name}
     for method in METHODS:
         yield from (one(records, name, method, rate, share=0.1) for rate in rates_of(records, method))
 
@@ -185,17 +155,14 @@ SECTIONS = {"tune": tune, "full": full, "variants": variants, "double-sums": dou
 
 
 @functools.lru_cache(maxsize=1)
-def prepared(folder: Path, name: str, quick: bool = False) -> tuple[Any, Any, int]:
-    """Training rows, test rows, and how many of these were left out: rows of length 1, the first label of each, classes that
-    training knows numbered from 0, and as many rows as ROWS allows.
+def prepared(folder: Path, name: str, quick: bool = False) -> tuple[Any, Any]:
+    """Training rows and test rows, of length 1: the first label of each, classes that training knows numbered from 0, as many
+    rows as ROWS allows.
     """
     training, test = load(folder, name, quick)
     n = ROWS.get(name, len(training))
     training = training.rows(np.sort(np.random.default_rng(1).permutation(len(training))[:n]))
-    training, known_test = (
-        Labeled(scaled(half.features, "l2"), half.labels, half.n_labels) for half in numbered(training, test)
-    )  # fmt: skip
-    return training, known_test, len(test) - len(known_test)
+    return tuple(Labeled(scaled(half.features, "l2"), half.labels, half.n_labels) for half in numbered(training, test))
 
 
 def part(training: Any, share: float) -> Any:
@@ -208,13 +175,7 @@ def part(training: Any, share: float) -> Any:
 
 
 def measure(run: Run, job: Job) -> Result:
-    training, test, n_dropped = prepared(run.data, job["data"], run.quick)
-    if "method" not in job:
-        return {
-            "rows": len(training), "test_rows": len(test), "test_rows_dropped": n_dropped,
-            "features": training.n_features, "classes": training.n_labels,
-            "most_frequent": float(np.bincount(training.labels.ids).max() / len(training)),
-        }  # fmt: skip
+    training, test = prepared(run.data, job["data"], run.quick)
     if job["share"] < 1:
         return measured(part(training, job["share"]), None, job, 0)
     return measured(training, test, job, CURVE_ROWS.get(job["data"], len(training)))
@@ -285,15 +246,6 @@ def beside(what: str, paper: float | None, ours: float | None) -> dict[str, str]
     return {f"{what}: paper": shown(paper), f"ours {what}".strip(): shown(ours), f"{what}: difference": difference}
 
 
-def facts(records: Records) -> str:
-    return table([
-        {"data": name, "rows": found["rows"], "test rows": found["test_rows"], "features": found["features"],
-         "test rows of unseen classes, left out": found["test_rows_dropped"], "classes": found["classes"],
-         "share of the largest class": f"{found['most_frequent']:.3g}"}
-        for name in SETS if (found := records.get({"data": name}))
-    ])  # fmt: skip
-
-
 def results(name: str, at: str, records: Records) -> str:
     """A set's table: every method at our tuned rate, or at the paper's."""
     rows = []
@@ -349,11 +301,6 @@ def two_sums(name: str, records: Records) -> str:
         ours = [value(records, one(records, name, method, rate, share=share)) for method in ("U-max", "U-max (Raman)")]
         row = {"rate": f"{rate:g}", "ours: proposed": shown(ours[0]), "ours: Raman": shown(ours[1])}
         row["Raman / proposed"] = shown(ours[1] / ours[0] if all(ours) else None, 2)
-        for form, title in PUBLISHED.items():
-            row[f"published: {title}"] = shown(value(records, as_published(records, name, form, rate, share=share)))
-        for form, title in (("proposed", "proposed"), ("raman", "Raman")):
-            job = as_published(records, name, form, rate, share=share, log_k=True)
-            row[f"u from log K: {title}"] = shown(value(records, job))
         rows.append(row)
     return table(rows)
 
@@ -373,8 +320,7 @@ def varied(records: Records) -> str:
     for name, rates in PAPER_RATES.items():
         cases = {"Implicit, 150 epochs": longer(records, name)}
         cases |= {method: one(records, name, method, rates[method.split(" (")[0]]) for method in VARIED}
-        cases["U-max as published"] = as_published(records, name, "proposed", rates["U-max"])
-        paper = {"Implicit, 150 epochs": RELATIVE[name][0], "U-max as published": PAPER[name]["U-max"][0]}
+        paper = {"Implicit, 150 epochs": RELATIVE[name][0]}
         rows += [
             {"data": name, "what": case, **beside("train log-loss", paper.get(case), value(records, job))}
             for case, job in cases.items() if records.get(job) is not None
@@ -387,31 +333,28 @@ def varied(records: Records) -> str:
 
 def plot_epochs(records: Records) -> Any:
     """Figure 1."""
-    picture, panels = figure(12, 3.6, 3, dpi=70)
-    for axis, name in zip(panels, SETS, strict=True):
-        for method in METHODS:
-            found = records.get(one(records, name, method, tuned(records, name, method))) or {}
-            points = [p for p in found.get("curve", []) if p[1] is not None and p[1] < 100]
-            axis.plot([p[0] for p in points], [p[1] for p in points], marker=".", label=method)
-        axis.set(title=name, xlabel="epochs", yscale="log")
-    panels[0].set_ylabel("train log-loss")
-    panels[0].legend(fontsize=7)
-    return picture
+    panels = []
+    for name in SETS:
+        runs = {m: records.get(one(records, name, m, tuned(records, name, m))) or {} for m in METHODS}
+        curves = {m: [p for p in found.get("curve", []) if p[1] is not None and p[1] < 100] for m, found in runs.items()}
+        lines = [([p[0] for p in curve], [p[1] for p in curve], {"marker": ".", "label": m}) for m, curve in curves.items()]
+        panels.append((lines, {"title": name, "xlabel": "epochs", "yscale": "log"}))
+    return plotted(12, 3.6, panels, ylabel="train log-loss")
 
 
 def plot_rates(records: Records) -> Any:
     """Figures 2 and 3 together."""
-    picture, panels = figure(10, 3.8, 2, dpi=70)
-    for axis, (name, share) in zip(panels, SHARES.items(), strict=True):
+    panels = []
+    for name, share in SHARES.items():
+        lines = []
         for method in [*METHODS, "U-max (Raman)", "Implicit (Raman)"]:
             points = [(rate, value(records, one(records, name, method, rate, share=share))) for rate in rates_of(records)]
             known = [(rate, loss) for rate, loss in points if loss is not None and loss < 1e4]
-            style = "--" if "Raman" in method else "-"
-            axis.plot([rate for rate, _ in known], [loss for _, loss in known], style, marker=".", label=method)
-        axis.set(title=f"{name}, share {share:g} of the rows", xlabel="learning rate", xscale="log", yscale="log")
-    panels[0].set_ylabel(f"train log-loss after {epochs_of(records)} epochs")
-    panels[0].legend(fontsize=7)
-    return picture
+            style = {"ls": "--" if "Raman" in method else "-", "marker": ".", "label": method}
+            lines.append(([rate for rate, _ in known], [loss for _, loss in known], style))
+        about = {"title": f"{name}, share {share:g} of the rows", "xlabel": "learning rate", "xscale": "log", "yscale": "log"}
+        panels.append((lines, about))
+    return plotted(10, 3.8, panels, ylabel=f"train log-loss after {epochs_of(records)} epochs")
 
 
 def called(name: str) -> str:
@@ -424,7 +367,6 @@ EXPERIMENT = Experiment(
     choices={"section": tuple(SECTIONS), "data": SETS, "method": (*METHODS, *OTHERS)}, packages=("scipy",), jobs=jobs,
     measure=measure,
     tables={
-        "data": facts,
         **{f"{called(name)}-{at}": functools.partial(results, name, at) for name in SETS for at in ("tuned", "paper")},
         "doubled": doubled, "relative": relative,
         **{f"{called(name)}-sums": functools.partial(two_sums, name) for name in SHARES},

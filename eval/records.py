@@ -15,11 +15,6 @@ Job = dict[str, Any]
 Result = dict[str, Any]
 Record = dict[str, Any]
 
-FORMER_NAMES = {  # of settings, in records from before they were renamed
-    "share": "block_size", "query": "scored_fraction", "keep": "candidate_fraction", "tau": "min_coefficient",
-}  # fmt: skip
-FORMER = ("heldout_every",)  # settings that are gone; no run with one is on record
-
 
 class Records:
     """What was measured: a file of one JSON object a line, which is only ever added to, the moment that a measurement ends.
@@ -28,8 +23,7 @@ class Records:
 
         {"environment": its id, "job": every setting, "ended": when, "sources": hash of embedx's, "result": what was found}
 
-    The files of the papers begin with lines {"key": job, "value": result}, from before environments were recorded.
-    Settings are given by their names of today, whatever they were called when they were recorded.
+    The files of the papers begin with measurements from before environments were recorded, which have a job and a result alone.
     Where a job was measured more than once the last time counts, but a failure replaces no result. `mixed` says that records of
     all environments are read; otherwise only those of one, the newest in the file unless another is given.
     """
@@ -41,9 +35,8 @@ class Records:
         self.environment = environment or (self.environments[-1] if self.environments else {})
         self.by_job: dict[str, Record] = {}
         for line in lines:
-            record = {"job": line["key"], "result": line["value"]} if "key" in line else line
-            if "job" in record and (mixed or record["environment"] == self.environment["id"]):
-                self._keep(by_present_names(record))
+            if "job" in line and (mixed or line.get("environment") == self.environment["id"]):
+                self._keep(line)
         if environment and environment not in self.environments:
             self._append({"environment": environment})
             self.environments.append(environment)
@@ -130,21 +123,6 @@ def grouped(records: Iterable[Record], key: Callable[[Job], Any]) -> dict[Any, l
     for each in records:
         found.setdefault(key(each["job"]), []).append(each)
     return found
-
-
-def by_present_names(record: Record) -> Record:
-    """The record with every setting, and an option in the name of a contender, called what it is called today."""
-    job, result = ({name: settings_by_present_names(name, value) for name, value in record[part].items()}
-                   for part in ("job", "result"))  # fmt: skip
-    if "kind" in job and job.get("name") == "embedx":  # what the default was when `speed` was recorded
-        job["name"] = "embedx, bounded-adagrad"
-    return record | {"job": job, "result": result}
-
-
-def settings_by_present_names(name: str, value: Any) -> Any:
-    if name in ("options", "settings", "defaults") and isinstance(value, dict):
-        return {FORMER_NAMES.get(setting, setting): each for setting, each in value.items() if setting not in FORMER}
-    return value.replace("--keep ", "--candidate-fraction ") if name == "contender" else value
 
 
 def has_failed(result: Result) -> bool:

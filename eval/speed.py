@@ -367,9 +367,7 @@ def training(records: Records) -> str:
 
 def trained(records: Records) -> list[Record]:
     """Of embedx, with all epochs."""
-    return [
-        each for purpose in ("full", "peers") for each in records.find(kind="train", tool="embedx", purpose=purpose)
-    ]  # fmt: skip
+    return [each for purpose in ("full", "peers") for each in records.find(kind="train", tool="embedx", purpose=purpose)]
 
 
 def gensim_rate(records: Records, threads: int) -> float | None:
@@ -481,12 +479,17 @@ def best_of_peers(records: Records, tool: str, threads: int, **job: Any) -> Reco
     return max(runs, key=lambda each: each["result"].get("pooled", {}).get("score", 0.0), default=None)
 
 
-def peers(records: Records) -> str:
-    """All trainers on one text, each at its best rate."""
+def best_peers(records: Records) -> list[Record]:
+    """Of each trainer and thread count the run at the best rate."""
     found = [best_of_peers(records, tool, threads) for threads in THREADS for tool in ("gensim", *PROGRAMS)]
     found += [best_of_peers(records, "embedx", threads, name=name) for threads in THREADS for name in CONTENDERS]
+    return [each for each in found if each]
+
+
+def peers(records: Records) -> str:
+    """All trainers on one text."""
     rows = []
-    for best in sorted(filter(None, found), key=lambda each: (each["job"]["threads"], rate(records, [each]))):
+    for best in sorted(best_peers(records), key=lambda each: (each["job"]["threads"], rate(records, [each]))):
         job, result = best["job"], best["result"]
         rows.append({
             "threads": job["threads"], "tool": job.get("name", job["tool"]), "rate": job.get("alpha", "default"),
@@ -538,39 +541,18 @@ def targets(records: Records) -> str:
 
 
 def plot(records: Records) -> Any:
-    """Words per second by tool and threads, quality beside; of gensim the runs at its better learning rate."""
-    tuned = {id(each) for each in tuned_gensim(records)}
-    full = records.find(kind="train", purpose="full")
-    runs = [each for each in full if each["job"]["tool"] != "gensim" or id(each) in tuned]
-    tools = grouped(runs, lambda job: "gensim" if job["tool"] == "gensim" else name_of(job))
-    if not tools:
-        return None
-    picture, (left, right) = figure(12, 0.7 * len(tools) + 1.6, 2, dpi=120, sharey=True)
-    counts = sorted({each["job"]["threads"] for runs in tools.values() for each in runs})
-    speeds = {
-        f"threads: {n}": [[rate(records, [e]) / 1e6 for e in some if e["job"]["threads"] == n] for some in tools.values()]
-        for n in counts
-    }
-    bars(left, list(tools), speeds, "million words of the corpus per second")
-    scored = [[each["result"]["scores"] for each in runs if "scores" in each["result"]] for runs in tools.values()]
-    bars(right, list(tools), {test: [[one[test] for one in some] for some in scored] for test in TESTS},
-         "correlation, or share of right answers")  # fmt: skip
-    left.invert_yaxis()  # the first on top; the right one shares it
-    return picture
-
-
-def bars(axes: Any, names: Sequence[str], groups: dict[str, list[list[float]]], label: str) -> None:
-    """A bar for each name in each group: the median of its values, with a line from the least to the greatest."""
-    height = 0.8 / len(groups)
-    for order, (group, values) in enumerate(groups.items()):
-        for row, some in enumerate(values):
-            if some:
-                middle, place = statistics.median(some), row + (order - (len(groups) - 1) / 2) * height
-                spread = [[middle - min(some)], [max(some) - middle]]
-                axes.barh(place, middle, height * 0.9, xerr=spread, color=f"C{order}", label=group if row == 0 else None)
-    axes.set_yticks(range(len(names)), names)
-    axes.set_xlabel(label)
-    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(groups), frameon=False)
+    """Pooled similarity, with its 95 % interval by the choice of pairs, against words per second, by trainer and threads."""
+    runs = [*tuned_gensim(records), *full_runs(records, "embedx"), *best_peers(records)]
+    scored = [each for each in runs if "pooled" in each["result"]]
+    picture, (axes,) = figure(9, 5, dpi=120)
+    for name, some in grouped(scored, lambda job: f"{name_of(job)}, threads: {job['threads']}").items():
+        scores = word_tests.scores(some)
+        error = 1.96 * np.std(np.mean([each.parts for each in scores], axis=0))
+        axes.errorbar(rate(records, some) / 1e6, np.mean([each.value for each in scores]), error, fmt="o", label=name)
+    axes.set(xscale="log", xlabel="million words of the corpus per second", ylabel=POOLED)
+    axes.grid(visible=True, which="both", alpha=0.3)
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=2, fontsize=8)
+    return picture if scored else None
 
 
 EXPERIMENT = Experiment(

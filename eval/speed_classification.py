@@ -360,17 +360,6 @@ def scaling(records: Records) -> str:
     ])  # fmt: skip
 
 
-def work(records: Records) -> str:
-    """Rows touched and FLOPs; the same for any number of threads."""
-    curves = curves_of(records)
-    min_threads = min((threads for *_, threads in curves), default=0)
-    return table([
-        {"objective": name, "optimizer": optimizer}
-        | {f"{k:,} labels": f"{row['rows']:,.1f} rows, {row['flops']:,.0f} FLOP" for k, row in by.items()}
-        for (name, optimizer, threads), by in curves.items() if threads == min_threads
-    ])  # fmt: skip
-
-
 def growth(records: Records) -> str:
     """How time grows with the labels, and the gain over the exact softmax where both were measured; adagrad, one thread."""
     curves, rows = {curve[0]: by for curve, by in curves_of(records).items() if curve[1:] == ("adagrad", 1)}, []
@@ -437,7 +426,7 @@ EXPERIMENT = Experiment(
         **{f"{name}-equal": partial(equal_quality, name) for name in ("eurlex", "bibtex")},
         **{name: partial(one_label, name) for name in ("mnist", "bibtex-first")},
         **{f"{dataset}-settings": partial(settings_of, dataset) for _, dataset, _ in TABLES},
-        "scaling": scaling, "work": work, "growth": growth,
+        "scaling": scaling, "growth": growth,
     },
     plots={"-eurlex": plot_eurlex, "-scaling": plot_scaling},
 )  # fmt: skip

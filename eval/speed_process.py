@@ -94,21 +94,16 @@ def fasttext_model(job: Job, files: Files, epochs: int) -> tuple[Any, float]:
 
 
 class Program(NamedTuple):
-    """A trainer that is a program, called with one thread of BLAS."""
+    """A trainer that is a program."""
 
     name: str  # of the file in the peer's folder
-    options: dict[str, str]  # by setting
+    options: str  # the names of SET, in their order
     fixed: tuple[str, ...]
 
 
-WORD2VEC = {
-    "text": "-train", "output": "-output", "dim": "-size", "window": "-window", "sample": "-sample", "min_count": "-min-count",
-    "negatives": "-negative", "threads": "-threads", "alpha": "-alpha", "epochs": "-iter",
-}  # fmt: skip
-FASTTEXT = {
-    "text": "-input", "output": "-output", "dim": "-dim", "window": "-ws", "sample": "-t", "min_count": "-minCount",
-    "negatives": "-neg", "threads": "-thread", "alpha": "-lr", "epochs": "-epoch",
-}  # fmt: skip
+SET = ("text", "output", "dim", "window", "sample", "min_count", "negatives", "threads", "alpha", "epochs")
+WORD2VEC = "-train -output -size -window -sample -min-count -negative -threads -alpha -iter"
+FASTTEXT = "-input -output -dim -ws -t -minCount -neg -thread -lr -epoch"
 PROGRAMS = {
     "word2vec": Program("word2vec", WORD2VEC, ("-cbow", "0", "-hs", "0", "-binary", "1")),
     "fastText": Program("fasttext", FASTTEXT, ("skipgram", "-loss", "ns", "-minn", "0", "-maxn", "0")),
@@ -126,14 +121,14 @@ def train_program(job: Job, files: Files, scratch: Path) -> Trained:
     """
     from embedx import load
 
-    epochs, (name, names, fixed) = job["epochs"], PROGRAMS[job["tool"]]
-    program, seconds, cpu = Path(files["peers"], job["tool"], name), [], []
+    epochs, (file, names, fixed) = job["epochs"], PROGRAMS[job["tool"]]
+    program, seconds, cpu = Path(files["peers"], job["tool"], file), [], []
     for n in (1, epochs):
         settings = job | {"text": files["lines"], "output": str(scratch / "vectors"), "epochs": n}
         if job["tool"] == "word2vec":  # a thread that reaches the end of the text skips its other epochs: one long epoch
             (scratch / "text").write_bytes(Path(files["lines"]).read_bytes() * n)
             settings |= {"text": str(scratch / "text"), "epochs": 1, "min_count": n * job["min_count"]}
-        options = [word for setting, option in names.items() for word in (option, str(settings[setting]))]
+        options = [word for option, name in zip(names.split(), SET, strict=True) for word in (option, str(settings[name]))]
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         seconds.append(timed([str(program), *fixed, *options], PROGRAM_ENVIRONMENT, scratch))
         after = resource.getrusage(resource.RUSAGE_CHILDREN)

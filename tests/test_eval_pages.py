@@ -173,8 +173,8 @@ def stated(name):
 
 
 def prose(name):
-    """A page without what is generated, in one line."""
-    text = MARKED.sub("", published(name)[2])
+    """A page without its tables, in one line."""
+    text = re.sub(r"^\| .*$", "", MARKED.sub("", published(name)[2]), flags=re.MULTILINE)
     return re.sub(r"\s+", " ", text).replace("−", "-")
 
 
@@ -187,8 +187,9 @@ def test_what_a_sentence_states_follows_from_the_records(name):
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_no_sentence_states_a_number_that_nothing_vouches_for(name):
     decimal = r"(?<![\w.])\d+(?:\.\d+)+(?:e[+-]?\d+)?(?![\w])"
-    generated = " ".join(match[3] for match in MARKED.finditer(published(name)[2]))
-    known = {*re.findall(decimal, generated), *STATED[name].split()}
+    text = published(name)[2]
+    tables = " ".join([*(match[3] for match in MARKED.finditer(text)), *re.findall(r"^\| .*$", text, re.MULTILINE)])
+    known = {*re.findall(decimal, tables), *STATED[name].split()}
     known |= set(re.findall(decimal, " ".join(stated(name))))
     numbers = set(re.findall(decimal, re.sub(r"\S*(?:\d\.\d+K|text8)\S*", "", prose(name))))  # without names of data sets
     assert numbers - known == set()
@@ -323,30 +324,15 @@ def test_the_newest_record_of_a_job_counts_but_no_failure_replaces_a_result(tmp_
     assert made_up(tmp_path / "raw", [({"n": 1}, {"error": 0.25})]).get({"n": 1}) == {"error": 0.25}  # a measure
 
 
-def test_settings_are_read_by_the_names_of_today(tmp_path):
-    old = {"options": {"share": 8}, "defaults": {"query": 0.01, "tau": 1e-3}, "contender": "ldgs --keep 0.1", "share": 0.3}
-    records = made_up(tmp_path / "raw", [(old, {"settings": {"keep": 0.1}, "share": 0.5})])
-    today = {"options": {"block_size": 8}, "defaults": {"scored_fraction": 0.01, "min_coefficient": 1e-3}}
-    today |= {"contender": "ldgs --candidate-fraction 0.1", "share": 0.3}  # the share of the rows keeps its name
-    assert records.get(today) == {"settings": {"candidate_fraction": 0.1}, "share": 0.5}
-
-
-def test_a_contender_that_had_the_defaults_is_called_by_the_settings_it_had(tmp_path):
-    records = made_up(tmp_path / "raw", [({"kind": "train", "name": "embedx"}, {"seconds": 1})])
-    assert records.get({"kind": "train", "name": "embedx, bounded-adagrad"}) == {"seconds": 1}
-
-
 def test_records_of_another_environment_are_mixed_in_only_where_asked_for(tmp_path):
     path = tmp_path / "raw"
     made_up(path, [({"n": 1}, {"value": 1})])
     with path.open("a") as file:
-        file.write(json.dumps({"key": {"n": 3}, "value": {"value": 3}}) + "\n")
+        file.write(json.dumps({"job": {"n": 3}, "result": {"value": 3}}) + "\n")
     other = environment() | {"id": "f"}
     Records(path, other, mixed=True).add({"n": 2}, {"value": 2}, "s")
     assert [each["job"]["n"] for each in Records(path, mixed=True).find()] == [1, 3, 2]
     assert "1 measurements from before machine and time were recorded" in Records(path, mixed=True).circumstances()
-    only = [line for line in path.read_text().splitlines() if "key" not in line]
-    path.write_text("\n".join(only) + "\n")
     assert [each["job"]["n"] for each in Records(path).find()] == [2]
 
 

@@ -33,7 +33,6 @@ def test_labels_are_numbered_by_those_of_training_rows_and_every_row_with_one_is
     assert halves.training.n_labels == len(seen)
     assert sorted(set(halves.training.labels.ids)) == list(range(len(seen)))
     assert [seen[y] for y in halves.test.labels.ids] == [7 * (x - 1000) for x in halves.test.features[:, 0]]
-    assert len(halves.test) + halves.left_out == 60
     assert len(halves.test) == len(seen)
 
 

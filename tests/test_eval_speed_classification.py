@@ -76,20 +76,6 @@ def test_precision_counts_a_missing_answer_as_a_miss():
     assert found == pytest.approx({"p@1": 1 / 2, "p@3": 2 / 6, "p@5": 2 / 10})
 
 
-def test_rows_touched_are_the_label_and_the_draws_the_path_or_all():
-    counts = np.ones(8, dtype=np.int64)
-
-    def touched(name, **options):
-        found = objectives.find(name)
-        objective = found(found.Settings.from_options(options))
-        objective.prepare(counts)
-        return process.rows_touched(objective, counts)
-
-    assert touched("ns", negatives=7) == 8
-    assert touched("hs") == 3
-    assert touched("softmax") == 8
-
-
 def test_a_data_set_is_written_once_and_measured_in_a_process(tmp_path):
     """From files to scores: embedx learns which of two features stands for which label."""
     folder = tmp_path / "xc" / "eurlex-4.3k"
