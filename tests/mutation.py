@@ -39,7 +39,7 @@ MAX_SECONDS = 12  # of tests for one mutant, the quickest first
 START_SECONDS, SLOWER = 10, 3
 NO_EFFECT = ("prefetch", "_compile")  # functions with these in their names make others faster, and nothing else
 SWITCHES = ("PYTHONDONTWRITEBYTECODE", "NUMBA_DISABLE_JIT", "PYTEST_DISABLE_PLUGIN_AUTOLOAD")
-OPTIONS = ["-q", "-p", "no:cacheprovider", "-p", "xdist", "-n", "0", "-p", "timeout", "-p", "pytest_cov"]
+OPTIONS = ["-q", "-p", "no:cacheprovider", "-p", "xdist", "-n", "0", "--dist", "no", "-p", "timeout", "-p", "pytest_cov"]
 
 
 # ---- what is changed

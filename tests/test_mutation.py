@@ -86,6 +86,7 @@ def test_what_no_test_notices_survives_and_is_printed(tmp_path):
         "embedx/tiny/module.py": MODULE,
         "embedx/tiny/__init__.py": "",
         "embedx/__init__.py": "",
+        "pyproject.toml": '[tool.pytest.ini_options]\naddopts = "--dist worksteal"\n',
         "tests/test_tiny.py": TEST,
     }
     for name, content in files.items():
