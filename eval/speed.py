@@ -544,15 +544,16 @@ def plot(records: Records) -> Any:
     """Pooled similarity, with its 95 % interval by the choice of pairs, against words per second, by trainer and threads."""
     runs = [*tuned_gensim(records), *full_runs(records, "embedx"), *best_peers(records)]
     scored = [each for each in runs if "pooled" in each["result"]]
+    if not scored:
+        return None
     picture, (axes,) = figure(9, 5, dpi=120)
     for name, some in grouped(scored, lambda job: f"{name_of(job)}, threads: {job['threads']}").items():
         scores = word_tests.scores(some)
         error = 1.96 * np.std(np.mean([each.parts for each in scores], axis=0))
         axes.errorbar(rate(records, some) / 1e6, np.mean([each.value for each in scores]), error, fmt="o", label=name)
     axes.set(xscale="log", xlabel="million words of the corpus per second", ylabel=POOLED)
-    axes.grid(visible=True, which="both", alpha=0.3)
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=2, fontsize=8)
-    return picture if scored else None
+    return picture
 
 
 EXPERIMENT = Experiment(

@@ -40,7 +40,7 @@ def run(
         found.values[found.groups % 2 == 0] += even
         found = dataclasses.replace(found, log_likelihood=float(found.values.mean()))
         result = {
-            "settings": {"negatives": 5, "share": 8, "draws": 32}, "loss": 2.5, "words": 5000,
+            "settings": {"negatives": 5, "block_size": 8, "draws": 32}, "loss": 2.5, "words": 5000,
             "epochs": float(options.get("epochs", 12.0)), "seconds": seconds,
             "words_per_second": speed, "whole": 20.0, "peak_rss": 200_000_000,
             "heldout": found.metrics() | script.by_group(found),
