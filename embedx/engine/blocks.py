@@ -31,6 +31,7 @@ from embedx.engine.encoders import SKIPGRAM, examples_of, start_examples
 from embedx.engine.select import JOINT
 from embedx.kernels.compiled import kernel_part
 from embedx.kernels.gemm import TILE
+from embedx.kernels.records import by_address
 from embedx.kernels.simd import SIMD_WIDTH, store, zeros
 from embedx.optimizers.contract import UpdateRule
 
@@ -42,6 +43,7 @@ DRAWN, PATH, ALL, RETRIEVED = range(4)
 CANDIDATES = {"drawn": DRAWN, "path": PATH, "all": ALL, "retrieved": RETRIEVED}
 
 
+@by_address
 class BlockPlan(NamedTuple):
     """The settings of blocks, as plain numbers."""
 
@@ -60,6 +62,7 @@ class BlockPlan(NamedTuple):
     is_proximal: bool  # a block takes a proximal step, whose rate is bounded by what its score gain is
 
 
+@by_address
 class Block(NamedTuple):
     """The rows of one planned block.
 

@@ -13,6 +13,7 @@ from embedx.engine.select import set_negative
 from embedx.engine.shared import encode
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.random import bits
+from embedx.kernels.records import by_address
 from embedx.optimizers.decay import clock_step
 from embedx.search.index import Index
 from embedx.search.message_passing import MessageWorkspace, pass_messages
@@ -21,6 +22,7 @@ from embedx.search.spec import SearchSpec
 from embedx.search.updater import StaleRows, mark_stale
 
 
+@by_address
 class Retrieval(NamedTuple):
     """The index, and a worker's buffers for searching it."""
 

@@ -31,6 +31,7 @@ from embedx.kernels.batch import Batch, new_batch
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.gemm import dot
 from embedx.kernels.random import bits, open_uniform, uniform
+from embedx.kernels.records import by_address
 from embedx.kernels.simd import SIMD_WIDTH, aligned_zeros, load, multiply_add, padded, prefetch, splat, store, zeros
 from embedx.optimizers.decay import clock_step, decay_row, shorten, step_size
 from embedx.optimizers.descend import descend_row
@@ -39,6 +40,7 @@ from embedx.samplers.contract import FILTER_SIZE, SampleWorkspace, new_sample_wo
 AHEAD = 4  # candidates whose rows are prefetched
 
 
+@by_address
 class SampledWorkspace(NamedTuple):
     """One worker's buffers."""
 

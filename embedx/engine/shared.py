@@ -12,6 +12,7 @@ import numpy as np
 
 from embedx.engine.examples import Csr, Examples
 from embedx.kernels.compiled import kernel_part
+from embedx.kernels.records import by_address
 from embedx.kernels.simd import SIMD_WIDTH, aligned_zeros, load, multiply_add, splat, store, zeros
 from embedx.optimizers.contract import Table, UpdateRule
 from embedx.optimizers.decay import decay_row
@@ -19,6 +20,7 @@ from embedx.optimizers.descend import descend_row
 from embedx.samplers.contract import SamplerData
 
 
+@by_address
 class Plan(NamedTuple):
     """The settings of steps, as plain numbers."""
 
@@ -49,6 +51,7 @@ class Plan(NamedTuple):
         return self.dim - self.has_bias
 
 
+@by_address
 class Shared(NamedTuple):
     """What all threads share; the parameters are updated without locks."""
 
@@ -100,6 +103,7 @@ def put(groups, row, entry, n_touched):
     return n_touched
 
 
+@by_address
 class FeatureWorkspace(NamedTuple):
     """A worker's buffers for the steps of the hidden layer."""
 

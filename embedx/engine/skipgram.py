@@ -41,6 +41,7 @@ from embedx.kernels.batch import Batch, new_batch
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.gemm import round_up_to_tile, scores, weighted_sums, weighted_sums_transposed
 from embedx.kernels.random import bits, open_uniform
+from embedx.kernels.records import by_address
 from embedx.kernels.simd import SIMD_WIDTH, aligned_zeros, load, multiply_add, prefetch, splat, store, sum_of, zeros
 from embedx.optimizers.contract import Table
 from embedx.optimizers.descend import descend_row, descend_row_within, is_frozen, row_divisor
@@ -62,6 +63,7 @@ OF_ROWS, OF_INPUTS = 0, 1  # places in `SkipGramWorkspace.max_rate`
 LEAST = np.float32(1e-30)  # stands for 0 in a denominator
 
 
+@by_address
 class SkipGramTables(NamedTuple):
     """The parameters, shared by all threads (Hogwild): reads and writes are not atomic, so concurrent updates may be lost."""
 
@@ -77,6 +79,7 @@ def input_vectors(tables: SkipGramTables) -> np.ndarray:
     return word_vectors(tables.inputs.rows, tables.parts) if len(tables.parts.offsets) else tables.inputs.rows
 
 
+@by_address
 class Run(NamedTuple):
     """What all chunks of a run have in common."""
 
@@ -97,6 +100,7 @@ class Chunk(NamedTuple):
     noise_key: np.uint64  # decides what is drawn
 
 
+@by_address
 class SkipGramWorkspace(NamedTuple):
     """The memory of one worker."""
 

@@ -21,6 +21,7 @@ from embedx.engine.skipgram import prefetch_block, start_chunk, train_block
 from embedx.engine.subwords import fetch_word
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.gemm import dot
+from embedx.kernels.records import by_address
 from embedx.kernels.select import insert
 from embedx.kernels.simd import SIMD_WIDTH, aligned_zeros, prefetch
 from embedx.search.index import Index
@@ -39,6 +40,7 @@ class FoundRows(NamedTuple):
     uses: np.ndarray  # int32 (n_words,): how often the word was an input since it was looked up; NEVER if it was not
 
 
+@by_address
 class Retrieval(NamedTuple):
     """How rows are found, shared by all threads."""
 
@@ -48,6 +50,7 @@ class Retrieval(NamedTuple):
     refresh: int  # a word's rows are found again after it was an input so many times
 
 
+@by_address
 class RetrievalWorkspace(NamedTuple):
     """The memory of one worker for finding rows."""
 

@@ -22,6 +22,7 @@ from embedx.engine.select import draw_weight, set_padding, set_positive
 from embedx.kernels.batch import Batch, new_batch
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.random import bits, low_half_below
+from embedx.kernels.records import by_address
 from embedx.kernels.simd import SIMD_WIDTH, is_zero, load, multiply_add, splat, store, zeros
 from embedx.optimizers.contract import PER_COORDINATE, Table, UpdateRule, new_table
 from embedx.optimizers.decay import clock_step, decay_row, decay_rows, step_size
@@ -32,6 +33,7 @@ MAX_SKIPS = 15  # visits at which an example without coefficients is skipped
 TOLERANCE = np.float32(0.1)  # dual coordinate descent ends after an epoch in which no step moved its score by more
 
 
+@by_address
 class TilePlan(NamedTuple):
     """How tiles are trained."""
 
@@ -65,6 +67,7 @@ class TileExamples(NamedTuple):
     last_skips: np.ndarray  # int8 (n,): and how many they were the last time
 
 
+@by_address
 class TileSteps(NamedTuple):
     """Buffers for the steps of a tile."""
 
@@ -76,6 +79,7 @@ class TileSteps(NamedTuple):
     state: np.ndarray  # float32 (1, 0): such objectives have neither state nor noise
 
 
+@by_address
 class TileWorkspace(NamedTuple):
     """A worker's buffers."""
 

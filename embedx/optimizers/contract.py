@@ -22,6 +22,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
+from embedx.kernels.records import by_address
 from embedx.kernels.simd import aligned_zeros
 
 WORDS, COLLAPSED, LABELS = "train", "train --collapsed", "classify"  # the commands that offer an optimizer
@@ -45,6 +46,7 @@ class Optimizer:
     copies: ClassVar[int] = 1  # of the parameters in memory, what it keeps included
 
 
+@by_address
 class UpdateRule(NamedTuple):
     """An optimizer as plain numbers for kernels; made by `embedx.optimizers.update_rule`."""
 
@@ -63,6 +65,7 @@ class UpdateRule(NamedTuple):
 NO_FLAGS = np.zeros(0, np.uint8)
 
 
+@by_address
 class Table(NamedTuple):
     """Rows of parameters and what belongs to them."""
 

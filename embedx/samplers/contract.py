@@ -39,6 +39,7 @@ import numpy as np
 from numba import types
 
 from embedx.kernels.compiled import kernel
+from embedx.kernels.records import by_address
 from embedx.settings import Settings
 from embedx.training.progress import Progress
 
@@ -54,6 +55,7 @@ class Paths(NamedTuple):
     bits: np.ndarray  # float32: 1 or 0
 
 
+@by_address
 class SamplerData(NamedTuple):
     """Arrays for a sampler's compiled functions; what each holds is the sampler's own affair. One not needed is empty."""
 
@@ -81,6 +83,7 @@ def pairs_of(inputs: np.ndarray, labels: np.ndarray, n_labels: int, weights: np.
     return Pairs(offsets, np.asarray(inputs, dtype=np.int32)[order], weights)
 
 
+@by_address
 class SampleWorkspace(NamedTuple):
     """A worker's buffers for draws."""
 
@@ -106,7 +109,7 @@ def new_sample_workspace(n_draws: int, max_positives: int) -> SampleWorkspace:
 
 
 _DATA, _WORKSPACE = numba.typeof(new_data()), numba.typeof(new_sample_workspace(0, 0))
-_ROWS, _OUT = _DATA.types[:2]  # int32 and float32 (any,)
+_ROWS, _OUT = types.int32[::1], types.float32[::1]
 SAMPLE = types.int64(_DATA, types.int64, types.uint64, types.uint64, types.int64, types.int64, _WORKSPACE)
 LOG_EXPECTED_COUNT = types.void(_DATA, types.int64, types.int64, types.int64, _ROWS, types.int64, _OUT)
 

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from embedx.kernels.compiled import kernel, kernel_part
+from embedx.kernels.records import by_address
 from embedx.kernels.simd import SIMD_WIDTH, aligned_zeros
 from embedx.search.cluster_scores import (
     ClusterStatistics,
@@ -33,6 +34,7 @@ SPARE_SHARE = 0.25  # spare slots of a list, as a share of its size,
 SPARE_SLOTS = 16  # and these in addition
 
 
+@by_address
 class Index(NamedTuple):
     """Inverted files with C lists for each of B blocks of columns."""
 

@@ -21,11 +21,13 @@ import numpy as np
 
 from embedx.kernels.batch import Batch, new_batch
 from embedx.kernels.compiled import kernel_part
+from embedx.kernels.records import by_address
 from embedx.search.kmeans import MASKED_SCORE
 from embedx.search.query import score_cutoff, score_position, search_all_blocks
 from embedx.search.spec import SearchSpec
 
 
+@by_address
 class MessageWorkspace(NamedTuple):
     """A worker's memory for message passing for one query at a time.
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from embedx.kernels.compiled import kernel_part
 from embedx.kernels.maths import exp
+from embedx.kernels.records import by_address
 from embedx.kernels.simd import SIMD_WIDTH, highest_of, load, maximum, n_above, padded, splat
 from embedx.search.cluster_scores import score_clusters
 from embedx.search.kmeans import MASKED_SCORE
@@ -25,6 +26,7 @@ from embedx.search.panels import score_panels
 from embedx.search.spec import SearchSpec
 
 
+@by_address
 class QueryWorkspace(NamedTuple):
     """A worker's memory for one query at a time: the lists probed and the scores found in each block."""
 

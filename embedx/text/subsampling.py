@@ -9,6 +9,7 @@ import numpy as np
 
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.random import bits, high_half, low_half_below
+from embedx.kernels.records import by_address
 from embedx.text.heldout import PIECE
 from embedx.text.tokenizer import END_OF_SENTENCE
 
@@ -18,6 +19,7 @@ WHOLE_SENTENCE = 1000  # the widest window, which alone is not drawn: every othe
 LOOKED_AT = 1 << 22  # tokens, for the length of sentences
 
 
+@by_address
 class TokenStream(NamedTuple):
     """The corpus as it lies on disk and what makes words of it."""
 
@@ -27,6 +29,7 @@ class TokenStream(NamedTuple):
     held_out: np.ndarray  # uint8 (n / PIECE, rounded up): 1 for a piece of tokens that training must not see
 
 
+@by_address
 class KeptWords(NamedTuple):
     """The kept words of a chunk and its margins."""
 
