@@ -1,6 +1,7 @@
 """Blocks of text: from a chunk of kept words to the examples and candidates that are trained together, within compiled code.
 
-A block is `block_size` consecutive kept words (the centres), their contexts on both sides, and noise words:
+A block is `block_size` consecutive kept words (the centres), their contexts on both sides, and noise words. As in word2vec.c,
+context words are the inputs, and a centre is what they predict:
 
     inputs      words whose vectors are fetched: the positions of centres and contexts in text order, repeats kept
     examples    vectors h made of the inputs (`encoders`): each input is one (skip-gram), or each centre's contexts are (CBOW)
@@ -18,7 +19,7 @@ How an objective gets the pairs of a block (`BlockPlan.form`, chosen in `embedx.
     SUMMED   one for each example; noise counts once for each of its pairs                          positives "summed"
     JOINT    one for each example; noise counts once, the block's other centres are negatives       `merges_pairs` or
              that are present with certainty. With a tree, the bits of all its pairs                `pairs_as_set`
-    SINGLE   one for each pair: its positive and the noise                                          otherwise
+    SINGLE   one for each distinct positive of an example, and the noise                            otherwise
 
 `block_size` = 0 draws noise for each pair of skip-gram separately: a block is then one input and one centre, as in word2vec.c.
 """
@@ -29,16 +30,16 @@ import numpy as np
 
 from embedx.engine.encoders import SKIPGRAM, examples_of, start_examples
 from embedx.engine.select import JOINT
+from embedx.kernels.by_address import by_address
 from embedx.kernels.compiled import kernel_part
 from embedx.kernels.gemm import TILE
-from embedx.kernels.records import by_address
 from embedx.kernels.simd import SIMD_WIDTH, store, zeros
 from embedx.optimizers.contract import UpdateRule
 
 SCORE_PADDING = 2 * SIMD_WIDTH  # the unrolled vector width of LLVM's loops over scores, so that none has a scalar remainder
 FILTER_SIZE = 512  # entries of the filter that says whether a row may have been seen in this block
 N_INPUTS, N_EXAMPLES, N_CENTRES, N_NOISE, N_PAIRS = range(5)  # places in `Block.sizes`
-N_WORDS, CENTRE, LAST, CONTEXT, N_DRAWN = range(5)  # places in a cursor, see `new_cursor`
+N_WORDS, CENTRE, END, CONTEXT, N_DRAWN = range(5)  # places in a cursor, see `new_cursor`
 DRAWN, PATH, ALL, RETRIEVED = range(4)
 CANDIDATES = {"drawn": DRAWN, "path": PATH, "all": ALL, "retrieved": RETRIEVED}
 
@@ -59,7 +60,7 @@ class BlockPlan(NamedTuple):
     uses_score_gain: bool
     bias: int  # the column of the biases, where every input has a 1; -1 without
     optimizer: UpdateRule
-    is_proximal: bool  # a block takes a proximal step, whose rate is bounded by what its score gain is
+    is_proximal: bool  # the step of a block is proximal: its rate is at most `SkipGramWorkspace.max_rate`
 
 
 @by_address
@@ -136,7 +137,7 @@ def new_block(plan: BlockPlan, longest_path: int) -> Block:
 
 def new_cursor() -> np.ndarray:
     """Where planning is in a chunk, int64 (5,): its words, the next centre, the end of the centres, the next context of the
-    next centre where each pair is a block, and the number of random numbers drawn.
+    next centre where each pair is a block, and the number of random numbers drawn; with a tree, of blocks planned.
     """
     return np.zeros(5, dtype=np.int64)
 
@@ -152,7 +153,7 @@ def plan_block(sample, run, workspace, block, noise_key):
         begin, n_centres = _next_pair(words, cursor)
         first, end = cursor[CENTRE], begin + n_centres
     else:
-        first, n_centres = cursor[CENTRE], max(min(plan.block_size, cursor[LAST] - cursor[CENTRE]), 0)
+        first, n_centres = cursor[CENTRE], max(min(plan.block_size, cursor[END] - cursor[CENTRE]), 0)
         begin, end = _span(words, cursor[N_WORDS], first, n_centres)
         cursor[CENTRE] += n_centres
     n_noise = 0
@@ -184,7 +185,7 @@ def _span(words, n_words, first, n_centres):
 @kernel_part
 def _next_pair(words, cursor):
     """The input of the next pair, whose centre is then cursor[CENTRE], and 1; 0 and 0 if no pair is left."""
-    while cursor[CENTRE] < cursor[LAST]:
+    while cursor[CENTRE] < cursor[END]:
         y = cursor[CENTRE]
         x = max(cursor[CONTEXT], y - words.reach[y], 0)
         while x < min(y + words.reach[y] + 1, cursor[N_WORDS]):
@@ -202,7 +203,7 @@ def _add_pairs(run, workspace, block, first, n_centres, begin, end):
     """Write the inputs words[begin:end] and the pairs of the centres words[first:first + n_centres]; return the number of
     candidates so far.
 
-    Labels are cleared as far as any block writes them: a shorter block's noise stands where a longer one's centres stood.
+    The label columns that any block's centres may use are cleared: a longer block may have left labels there.
     """
     plan, words = run.plan, workspace.words
     is_path, is_all = plan.candidates == PATH, plan.candidates == ALL

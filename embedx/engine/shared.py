@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from embedx.engine.examples import Csr, Examples
+from embedx.kernels.by_address import by_address
 from embedx.kernels.compiled import kernel_part
-from embedx.kernels.records import by_address
 from embedx.kernels.simd import SIMD_WIDTH, aligned_zeros, load, multiply_add, splat, store, zeros
 from embedx.optimizers.contract import Table, UpdateRule
 from embedx.optimizers.decay import decay_row

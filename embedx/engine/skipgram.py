@@ -13,8 +13,8 @@ from embedx.engine.blocks import (
     ALL,
     CENTRE,
     CONTEXT,
+    END,
     FILTER_SIZE,
-    LAST,
     N_CENTRES,
     N_DRAWN,
     N_EXAMPLES,
@@ -38,17 +38,17 @@ from embedx.engine.encoders import SKIPGRAM, backward, fetch, fetch_rates
 from embedx.engine.select import JOINT, SINGLE, draw_weight, set_positive
 from embedx.engine.subwords import NO_PARTS, Parts, fetch_word, n_parts, part, prefetch_word, word_vectors
 from embedx.kernels.batch import Batch, new_batch
+from embedx.kernels.by_address import by_address
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.gemm import round_up_to_tile, scores, weighted_sums, weighted_sums_transposed
 from embedx.kernels.random import bits, open_uniform
-from embedx.kernels.records import by_address
 from embedx.kernels.simd import SIMD_WIDTH, aligned_zeros, load, multiply_add, prefetch, splat, store, sum_of, zeros
 from embedx.optimizers.contract import Table
 from embedx.optimizers.descend import descend_row, descend_row_within, is_frozen, row_divisor
 from embedx.samplers.contract import SamplerData, SampleWorkspace, new_sample_workspace
 from embedx.text.subsampling import KeptWords, TokenStream, keep_words, new_words
 
-UNIFORMS = np.uint64(2**63)  # a counter that no draw reaches: it gives an objective's random numbers a stream of their own
+UNIFORMS = np.uint64(2**63)  # the counter that the key of `uniforms` is made from; no other draw reaches it
 
 # Nats by which the step of one row may move the scores of a block at the start of a run; it falls as the rate does.
 LONGEST_STEP = np.float32(10)
@@ -116,17 +116,17 @@ class SkipGramWorkspace(NamedTuple):
     h_gradient: np.ndarray  # like h; in skip-gram x_gradient
     w: np.ndarray  # float32 (max candidates, stride)
     w_gradient: np.ndarray  # like w
-    batch: Batch  # (max examples, max candidates): a row for each example; its labels are those of the block
-    pairs: Batch  # (max pairs of an example, 1 + noise): a row for each pair of one example
+    batch: Batch  # (max examples, max candidates): a row for each example; `Block.label` stands in for its label
+    pairs: Batch  # (max positives of an example, 1 + noise): a row for each distinct positive of one example
     log_expected: np.ndarray  # float32 (max candidates,): of the candidates of a block
     noise_column: np.ndarray  # int64 (max candidates,): the column in `pairs` where each centre is noise too; -1 if it is not
     rng_state: np.ndarray  # uint64 (2,): key and counter of the stream that `uniforms` come from
-    row_step: np.ndarray  # float32 (max candidates,): the rate of each candidate over that given to `coefficients`
-    row_square: np.ndarray  # float32 (max candidates,): its squared length without the bias
-    x_step: np.ndarray  # float32 (max inputs,): the same rate of the inputs
-    h_step: np.ndarray  # float32 (max examples,): and of the examples; in skip-gram x_step
-    h_square: np.ndarray  # float32 (max examples,)
-    max_rate: np.ndarray  # float32 (2,): of a proximal step, OF_ROWS and OF_INPUTS
+    row_step: np.ndarray  # float32 (max candidates,): learning rate of each candidate over that given to `coefficients`
+    row_square: np.ndarray  # float32 (max candidates,): |w_k|² without the bias
+    x_step: np.ndarray  # float32 (max inputs,): as row_step, of each input
+    h_step: np.ndarray  # float32 (max examples,): as row_step, of each example; in skip-gram x_step
+    h_square: np.ndarray  # float32 (max examples,): |h_e|²
+    max_rate: np.ndarray  # float32 (2,): highest learning rates of a proximal step, OF_ROWS and OF_INPUTS
     longest_step: np.ndarray  # float32 (1,): nats; see LONGEST_STEP
 
 
@@ -196,7 +196,7 @@ def train_chunk(coefficients, sample, log_expected_count, run, workspace, chunk)
 def start_chunk(run, workspace, chunk):
     """Write the kept words of a chunk and start its cursor and its streams of random numbers; return the corpus words seen."""
     cursor = workspace.cursor
-    cursor[CENTRE], cursor[LAST], cursor[N_WORDS], n_seen = keep_words(
+    cursor[CENTRE], cursor[END], cursor[N_WORDS], n_seen = keep_words(
         run.stream, run.plan.window, chunk.start, chunk.stop, chunk.key, workspace.words
     )
     cursor[CONTEXT] = cursor[N_DRAWN] = 0
@@ -439,9 +439,13 @@ def _squared_norm(rows, r):
 def measure_block(run, workspace, block, n, lr):
     """Write the highest rates of the rows of a block of n candidates, and what its score gains are made of.
 
-    At the highest rate a row's step moves a score by `longest_step`, if all coefficients are 1 and all vectors of the block
-    point in its own direction; two scores differ by no more than 4 pairs · |w_k|² through one step of h. No h moves along the
-    biases. A row's rate is foreseen as if its optimiser saw nothing new; what it sees can only lower it.
+        max_rate[OF_ROWS]   = longest_step / Σ_e |h_e|²                             over the examples with pairs
+        max_rate[OF_INPUTS] = longest_step / min(Σ_k |w_k|², 4 max pairs max_k |w_k|²)
+
+    At the first, a step of a row moves no score by more than `longest_step` where all coefficients are 1. At the second, a step
+    of h moves the difference of two scores by no more: the coefficients of a pair have an absolute sum of at most 2, and
+    |w_a - w_b| is at most 2 max_k |w_k|. No h moves along the biases. The rate of an adaptive optimizer is that of its last
+    step; what it sees next can only lower it.
     """
     plan, tables, n_x, n_h = run.plan, run.tables, block.sizes[N_INPUTS], block.sizes[N_EXAMPLES]
     per_lr = np.float32(1) / max(lr * plan.optimizer.state_rate, LEAST)

@@ -19,9 +19,9 @@ import numpy as np
 from embedx.engine.blocks import N_CENTRES, N_DRAWN, N_INPUTS, N_NOISE, N_PAIRS, clear, plan_block, round_up_to_padding
 from embedx.engine.skipgram import prefetch_block, start_chunk, train_block
 from embedx.engine.subwords import fetch_word
+from embedx.kernels.by_address import by_address
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.gemm import dot
-from embedx.kernels.records import by_address
 from embedx.kernels.select import insert
 from embedx.kernels.simd import SIMD_WIDTH, aligned_zeros, prefetch
 from embedx.search.index import Index

@@ -20,9 +20,9 @@ import numpy as np
 from embedx.engine.examples import Csr
 from embedx.engine.select import draw_weight, set_padding, set_positive
 from embedx.kernels.batch import Batch, new_batch
+from embedx.kernels.by_address import by_address
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.random import bits, low_half_below
-from embedx.kernels.records import by_address
 from embedx.kernels.simd import SIMD_WIDTH, is_zero, load, multiply_add, splat, store, zeros
 from embedx.optimizers.contract import PER_COORDINATE, Table, UpdateRule, new_table
 from embedx.optimizers.decay import clock_step, decay_row, decay_rows, step_size

@@ -269,6 +269,7 @@ def log_probability_of(vectors: WordVectors) -> LogProbability:
     objective.prepare(kept_counts(counts, settings["sample"]))
     sampler = samplers.recorded(settings, replacement=True)
     sampler.prepare(counts, paths=objective.paths())
+    vectors_of = ENCODERS[architecture_of(vectors)].vectors_of
     output, bias = vectors.arrays["output"], vectors.arrays.get("bias", np.float32(0))
     if len(output) != objective.n_rows(len(counts)):
         raise EmbedxError(
@@ -281,20 +282,11 @@ def log_probability_of(vectors: WordVectors) -> LogProbability:
     def log_p_of(inputs: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
         for start in range(0, len(inputs), size):
             rows = slice(start, min(start + size, len(inputs)))
-            z = encoded(vectors.vectors, inputs[rows]) @ output.T
+            z = vectors_of(vectors.vectors, inputs[rows]) @ output.T
             z += bias
             yield rows, objective.log_probability(z, noise)
 
     return log_p_of
-
-
-def encoded(vectors: np.ndarray, inputs: np.ndarray) -> np.ndarray:
-    """The vectors h of the inputs of pairs, float32 (n, dim)."""
-    if inputs.ndim == 1:
-        return np.asarray(vectors[inputs])
-    is_word = inputs >= 0
-    share = is_word / is_word.sum(axis=1, keepdims=True, dtype=np.float32)
-    return np.asarray(np.einsum("nc,ncd->nd", share, vectors[inputs]))
 
 
 def fitted_temperature(log_p_of: LogProbability, calibration: HeldOutPairs, progress: Progress) -> float:

@@ -1,1 +1,1 @@
-"""What compiled code is written in: the decorator, vector instructions, mathematics, random numbers, matrix products."""
+"""What compiled code is written in: the decorators, vector instructions, mathematics, random numbers, matrix products."""

@@ -1,4 +1,4 @@
-"""`kernel`, the one decorator for compiled functions, and how their machine code is kept between runs.
+"""`kernel` and `kernel_part`, the decorators of compiled functions, and the disk cache of their machine code.
 
 Machine code is kept in a folder named by a hash of the sources that kernels can depend on, because numba looks only at the
 file a function stands in and does not notice edits in the helpers it calls, or the constants it takes, from other files. What
@@ -57,15 +57,15 @@ def kernel(function: Callable[..., Any]) -> Any:
     Kernels allocate nothing. That lets numba leave out reference counting, whose atomic increments, one for each array of each
     call, would otherwise take more than half of the training kernel's time.
     """
-    # `forceinline` is said aloud, because it is otherwise inherited from the first caller
+    # `forceinline` is set explicitly: otherwise numba takes that of the first caller
     return _cached(function, forceinline=False)
 
 
 def kernel_part(function: Callable[..., Any]) -> Any:
-    """A `kernel` that becomes part of its callers: for functions of many arrays, which cost more to pass than to use.
+    """A function that is inlined into every kernel that calls it, and optimised there.
 
-    It is optimised and turned into machine code in each kernel that calls it, and not by itself, which would take most of the
-    time of compiling. What Python itself calls is compiled apart, at its first call.
+    By itself it is neither optimised nor cached, which would take most of the time of compiling. Called from Python, it is
+    compiled as a kernel of its own.
     """
     options = {"forceinline": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True, "pipeline_class": _PartCompiler}
     part = _compiled(function, **options)
@@ -106,7 +106,7 @@ def _cached(function: Callable[..., Any], *, forceinline: bool) -> Any:
 
 
 class _Part(CPUDispatcher):  # type: ignore[misc]
-    """What Python calls is compiled when it is called; calls with constants share the code of those with variables."""
+    """Called from Python, it is compiled as a kernel. A constant argument is typed as a variable, so that both share code."""
 
     _for_python: Any = None
 
@@ -120,7 +120,7 @@ class _Part(CPUDispatcher):  # type: ignore[misc]
 
 
 class _PartLibrary(JITCodeLibrary):  # type: ignore[misc]
-    """The code of a part, which is optimised and turned into machine code in the kernels that it is linked into."""
+    """The LLVM code of a part. It is inlined into its callers, and never becomes machine code, so that it has no address."""
 
     @property
     def codegen(self) -> Any:
@@ -130,6 +130,7 @@ class _PartLibrary(JITCodeLibrary):  # type: ignore[misc]
         return 0
 
     def _optimize_final_module(self) -> None:
+        # The cheapest passes do no more than inline the parts that this one calls
         passes, builder = self._codegen._module_pass_manager(opt=0, loop_vectorize=False, slp_vectorize=False, cost="cheap")
         passes.run(self._final_module, builder)
 
@@ -207,7 +208,7 @@ _told: set[str] = set()
 
 
 def _tell_once(what: str, why: object, then: str) -> None:
-    """Say it for the first of the kernels only."""
+    """Log each kind of failure once."""
     if what not in _told:
         _told.add(what)
         log.warning(f"{KERNEL_FOLDER}: compiled kernels {what} ({why}); {then}")

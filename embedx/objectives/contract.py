@@ -32,7 +32,7 @@ an indirect call:
 The same function is compiled for float64 too, where a full batch is brought to its optimum: constants are written as float32
 or integers and helpers take both. Examples are to be taken in order, for several may share a key. A candidate with neither
 label nor sample_count holds whatever was there before: it gets coefficient 0 and must stay out of sums and maxima. An example
-without any weight leaves its state alone and gets coefficients 0.
+without a positive leaves its state alone and gets coefficients 0.
 
 What an example is, an objective says by `positives`:
 

@@ -22,7 +22,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from embedx.kernels.records import by_address
+from embedx.kernels.by_address import by_address
 from embedx.kernels.simd import aligned_zeros
 
 WORDS, COLLAPSED, LABELS = "train", "train --collapsed", "classify"  # the commands that offer an optimizer

@@ -176,8 +176,8 @@ def _rate(accumulate, divisor):
     return rate_of
 
 
-# Each is a loop: of single steps in branches the compiler would share instructions among optimizers, so that a new one would
-# change the last digits of others.
+# Each optimizer has a whole loop of its own: were only its steps branches of one loop, the compiler would merge code of several
+# optimizers, and a new one would change the last digits of others.
 _descend_numbers = for_each_keeping("per_coordinate", _numbers)
 _descend_few_numbers = for_each_keeping("per_coordinate", _few_numbers)
 number_divisor = for_each_keeping("per_coordinate", lambda accumulate, divisor: lambda s: divisor(s))

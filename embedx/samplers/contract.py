@@ -38,8 +38,8 @@ import numba
 import numpy as np
 from numba import types
 
+from embedx.kernels.by_address import by_address
 from embedx.kernels.compiled import kernel
-from embedx.kernels.records import by_address
 from embedx.settings import Settings
 from embedx.training.progress import Progress
 

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from embedx.kernels.by_address import by_address
 from embedx.kernels.compiled import kernel, kernel_part
-from embedx.kernels.records import by_address
 from embedx.kernels.simd import SIMD_WIDTH, aligned_zeros
 from embedx.search.cluster_scores import (
     ClusterStatistics,

@@ -20,8 +20,8 @@ from typing import NamedTuple
 import numpy as np
 
 from embedx.kernels.batch import Batch, new_batch
+from embedx.kernels.by_address import by_address
 from embedx.kernels.compiled import kernel_part
-from embedx.kernels.records import by_address
 from embedx.search.kmeans import MASKED_SCORE
 from embedx.search.query import score_cutoff, score_position, search_all_blocks
 from embedx.search.spec import SearchSpec

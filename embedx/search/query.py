@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from embedx.kernels.by_address import by_address
 from embedx.kernels.compiled import kernel_part
 from embedx.kernels.maths import exp
-from embedx.kernels.records import by_address
 from embedx.kernels.simd import SIMD_WIDTH, highest_of, load, maximum, n_above, padded, splat
 from embedx.search.cluster_scores import score_clusters
 from embedx.search.kmeans import MASKED_SCORE

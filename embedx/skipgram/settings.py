@@ -37,8 +37,7 @@ class SkipGramSettings(TrainingSettings):
 
     architecture: str = param(
         "skipgram",
-        "`skipgram`, where each context word predicts the centre, or `cbow`, where their mean does; the default block size of "
-        f"cbow is {ENCODERS['cbow'].DEFAULTS['block_size']}",
+        "; ".join(f"`{name}`: {encoder.ABOUT}" for name, encoder in ENCODERS.items()),
         choices=tuple(ENCODERS), panel="Model",
     )  # fmt: skip
     dim: int = param(100, "dimension of the word vectors", at_least=1, panel="Model")

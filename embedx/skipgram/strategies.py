@@ -25,7 +25,7 @@ from embedx.search.index import Index, empty_index
 from embedx.search.updater import IndexUpdater
 from embedx.skipgram.configuration import PAIRS_PER_DRAW
 from embedx.skipgram.settings import SkipGramSettings
-from embedx.text.subsampling import TokenStream
+from embedx.text.subsampling import TokenStream, context_words
 from embedx.training.memory import allocating
 from embedx.training.progress import Progress
 from embedx.training.schedule import orders
@@ -61,12 +61,12 @@ def form_of(objective: Objective) -> int:
     return JOINT if objective.merges_pairs or objective.pairs_as_set else SINGLE
 
 
-def block_plan(objective: Objective, settings: Any, candidates: str, n_rows: int) -> blocks.BlockPlan:
-    """How blocks are formed, with resolved `SkipGramSettings`."""
+def block_plan(objective: Objective, settings: Any, candidates: str, n_rows: int, n_around: float) -> blocks.BlockPlan:
+    """How blocks are formed, with resolved `SkipGramSettings` and so many context words of a centre."""
     n_draws, is_proximal = settings.draws if candidates == "drawn" else 0, objective.kind == "proximal"
     max_gradient = math.inf
     if not is_proximal:  # a row that is drawn more rarely than by default has a gradient that is so much longer
-        n_pairs = max(settings.block_size, 1) * pairs_of_centre(settings.architecture, settings.window + 1)
+        n_pairs = max(settings.block_size, 1) * pairs_of_centre(settings.architecture, n_around)
         default_draws = objective.negatives * n_pairs / PAIRS_PER_DRAW
         max_gradient = engine.MAX_GRADIENT * (max(default_draws / n_draws, 1.0) if n_draws else 1.0)
     return blocks.BlockPlan(
@@ -95,7 +95,8 @@ class Streamed(Strategy):
         self.n_chunks = -(-len(stream.tokens) // CHUNK)
         self.order_of = orders(self.n_chunks, settings.seed, SHUFFLED)
         self.n_words, self.n_rows = len(tables.state), len(tables.outputs.rows)
-        self.plan = block_plan(objective, settings, sampler.candidates, self.n_rows)
+        n_around = context_words(stream.tokens, settings.window)
+        self.plan = block_plan(objective, settings, sampler.candidates, self.n_rows, n_around)
         self.draws = sampler.data(self.plan.n_draws)
         constants = objective.constants(self.plan.n_draws or self.n_rows, self.n_words)
         self.run = engine.Run(tables, stream, self.draws, constants, self.plan)

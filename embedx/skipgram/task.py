@@ -313,7 +313,9 @@ def prepared(corpus: EncodedCorpus, config: Configuration, progress: Progress) -
     if start is not None:
         progress.note(start.summary(corpus, words, objective, settings.bias != "none"))
     held_out = hold_out(corpus.tokens, remap, settings.heldout, len(words)) if settings.heldout > 0 else None
-    words = replace(words, held_out=held_out.counts) if held_out else words
+    if held_out:
+        of_start = 0 if words.held_out is None else words.held_out
+        words = replace(words, held_out=held_out.counts + of_start)
     kept = kept_counts(words.trained_counts, vocabulary.sample)
     objective.prepare(kept)
     sampler = config.new_sampler()

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from embedx.kernels.by_address import by_address
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.random import bits, high_half, low_half_below
-from embedx.kernels.records import by_address
 from embedx.text.heldout import PIECE
 from embedx.text.tokenizer import END_OF_SENTENCE
 

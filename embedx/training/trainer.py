@@ -243,7 +243,7 @@ class _Work:
         rates = ", ".join(f"{schedule.learning_rate * factor:.3g}" for factor in (1.0, *guard.lowered))
         remedy = f"try a smaller --learning-rate, {schedule.learning_rate / 4:.3g} say"
         if guard.lowered:  # the rate may still be too high, or too low by now
-            remedy = f"none of the learning rates {rates} works: leave --learning-rate out or try another"
+            remedy = f"none of the learning rates {rates} works: leave --learning-rate out, or try a smaller one"
         if not guard.end(self.strategy, self.state, checkpoints):
             self.next_step = 0
         self.begin_report()

@@ -3,7 +3,7 @@
     x_j  the vectors of the inputs of a block, a row of the table each or a mean of rows (`embedx.engine.subwords`)
     h_e  the vectors of the examples, which are multiplied by the output rows
 
-An encoder is a file of this folder, and below its import and its entry in ENCODERS. It has five kernel parts:
+An encoder is a file of this folder and its name in NAMES below. It has five kernel parts:
 
     start_examples(block, n_centres, n_inputs)         start a block; return the number of its examples
     examples_of(block, words, y, i, begin, end)        write the examples whose positive is centre i, which is words[y], to
@@ -15,15 +15,21 @@ An encoder is a file of this folder, and below its import and its entry in ENCOD
     backward(block, n_x, n_h, h_gradient, x_gradient)  overwrite the gradients of x[:n_x], in whole tiles, from those of h[:n_h]
     fetch_rates(block, n_x, n_h, x_rate, h_rate)       overwrite the rates at which h[:n_h] move along their gradients
 
-and three constants: PAIR, what the mean loss is taken over, PER_CONTEXT, whether a centre has a pair for each context or one
-for all, and DEFAULTS of settings. In skip-gram x and h are the same memory, and so are their gradients.
+one function in numpy, which held-out pairs are scored by:
+
+    vectors_of(vectors, inputs)                        the vectors h, float32 (n, dim), of the inputs of n pairs
+
+and four constants: PAIR, what the mean loss is taken over, PER_CONTEXT, whether a centre has a pair for each context or one
+for all, DEFAULTS of settings, and ABOUT for the help. In skip-gram x and h are the same memory, and so are their gradients.
 """
 
-from embedx.engine.encoders import cbow, skipgram
+from importlib import import_module
+
 from embedx.kernels.compiled import chosen_by_number
 
-ENCODERS = {"skipgram": skipgram, "cbow": cbow}  # by the name that the user types after --architecture
-SKIPGRAM = list(ENCODERS).index("skipgram")
+NAMES = ("skipgram", "cbow")  # as the user types them after --architecture
+ENCODERS = {name: import_module(f"{__name__}.{name}") for name in NAMES}
+SKIPGRAM = NAMES.index("skipgram")
 
 
 def pairs_of_centre(architecture: str, n_contexts: float) -> float:

@@ -5,10 +5,18 @@ Mikolov et al. 2013, "Efficient estimation of word representations in vector spa
 
 from typing import Any
 
+import numpy as np
+
 from embedx.kernels.compiled import kernel_part
 
 PAIR, PER_CONTEXT = "pair", True
 DEFAULTS: dict[str, Any] = {}
+ABOUT = "each context word predicts the centre"
+
+
+def vectors_of(vectors: np.ndarray, inputs: np.ndarray) -> np.ndarray:
+    """The vectors of the inputs, float32 (n, dim)."""
+    return np.asarray(vectors[inputs])
 
 
 @kernel_part
