@@ -107,14 +107,14 @@ DUMP = DUMP.encode() + b"</mediawiki>"
 def processes(monkeypatch):
     """The commands of the processes that are started, for small batches of pages."""
     monkeypatch.setattr(wikipedia, "BATCH_CHARACTERS", 700)
-    started, run = [], wikipedia.subprocess.run
-    monkeypatch.setattr(wikipedia.subprocess, "run", lambda command, **k: started.append(command) or run(command, **k))
+    started, start = [], wikipedia.subprocess.Popen
+    monkeypatch.setattr(wikipedia.subprocess, "Popen", lambda command, **k: started.append(command) or start(command, **k))
     return started
 
 
 def test_articles_are_the_same_by_several_processes(processes):
     assert b"".join(paragraphs([DUMP], processes=2)) == b"".join(paragraphs([DUMP])) == plain_bytes(PAGES)
-    assert len(processes) > 2
+    assert len(processes) in (1, 2)  # each makes text of many batches
 
 
 def test_a_short_dump_needs_no_processes(processes, monkeypatch):

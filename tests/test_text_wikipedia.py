@@ -44,7 +44,7 @@ PROSE = "A tree is a plant.\nÉlan & vigour.\nSecond article\n"
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
 def test_articles_but_no_redirects_or_talk(block_bytes, encoding):
     data = PAGES.encode(encoding)
-    blocks = (data[i : i + block_bytes] for i in range(0, len(data), block_bytes))
+    blocks = (block for i in range(0, len(data), block_bytes) for block in (b"", data[i : i + block_bytes]))
     assert b"".join(paragraphs(blocks)).decode() == PROSE
 
 

@@ -9,23 +9,26 @@ is that of a revision of a page, which may not be longer than MAX_BYTES.
 
 import contextlib
 import html
+import itertools
 import os
 import pickle
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
-from xml.etree import ElementTree
+from xml.parsers import expat
 
 Page = tuple[str, frozenset[str]]  # wikitext, and the namespaces of which links are left out
-BATCH_CHARACTERS = 1 << 21  # of pages that a process gets, which starts in a tenth of the time that they take
+BATCH_CHARACTERS = 1 << 20  # of pages that a process gets at a time
 
 HIDDEN_LINKS = frozenset({"file", "image", "media", "category"})  # their English names, lower-case
 # A redirect in any language: "#REDIRECT [[...", "#пренасочване [[..."; an item of a numbered list has a space after "#".
 REDIRECT = re.compile(r"\s*+#\w++\s*+(?::\s*+)?\[\[")
 
+BUFFER_BYTES = 1 << 18  # of an element's text that the XML parser passes on at a time
 MAX_BYTES = 1 << 25  # of a revision; MediaWiki saves none of more than 2 MB unless $wgMaxArticleSize says so
 
 # Elements that hold no prose.
@@ -78,8 +81,30 @@ def paragraphs(blocks: Iterable[bytes], cut_off: bool = False, processes: int = 
         return
     from embedx.text.in_order import in_order  # not at the top, for processes that run this file
 
-    with ThreadPoolExecutor(processes, "embedx-wikipedia") as pool:
+    own = threading.local()
+    command = [sys.executable, "-I", "-S", os.path.abspath(__file__)]
+
+    def by_process(pages: list[Page]) -> bytes:
+        """The plain text of pages, by this thread's process, which imports nothing of embedx; made here if that fails."""
+        with contextlib.suppress(OSError, TypeError, EOFError, pickle.UnpicklingError):  # no interpreter or process, or it died
+            if not hasattr(own, "process"):
+                own.process = opened.enter_context(_process(command))
+            pickle.dump(pages, own.process.stdin)
+            own.process.stdin.flush()
+            return bytes(pickle.load(own.process.stdout))
+        return plain_bytes(pages)
+
+    with contextlib.ExitStack() as opened, ThreadPoolExecutor(processes, "embedx-wikipedia") as pool:
         yield from in_order((pool.submit(by_process, batch) for batch in batches), 2 * processes)
+
+
+@contextlib.contextmanager
+def _process(command: list[str]) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that ends when its standard input does."""
+    pipe = subprocess.PIPE
+    opened = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
+    with contextlib.suppress(BrokenPipeError), opened as process:  # what it did not read, because it died
+        yield process
 
 
 def plain_bytes(pages: Iterable[Page]) -> bytes:
@@ -100,69 +125,63 @@ def _batches(pages: Iterator[Page]) -> Iterator[list[Page]]:
         yield batch
 
 
-def by_process(pages: list[Page]) -> bytes:
-    """The plain text of pages, by a process that runs this file, which imports nothing of embedx; made here if that fails."""
-    with contextlib.suppress(OSError, TypeError, subprocess.SubprocessError):  # no interpreter, no more processes, or it died
-        command = [sys.executable, "-I", "-S", os.path.abspath(__file__)]
-        return subprocess.run(command, input=pickle.dumps(pages), capture_output=True, check=True).stdout
-    return plain_bytes(pages)
-
-
 class DumpError(Exception):
     """Says why a text is no dump, or not a whole one."""
 
 
 def _pages(blocks: Iterable[bytes], cut_off: bool) -> Iterator[Page]:
     """The articles as wikitext, whatever the namespace or encoding of the XML. Of several revisions the last one is read."""
-    opened: list[ElementTree.Element] = []  # elements that have not ended
+    pages: list[Page] = []
     page: dict[str, str] = {}
     namespaces: dict[str, str] = {}  # key by lower-case name, as the dump declares them
     hidden_links = HIDDEN_LINKS
-    n_bytes = 0  # since a page, or a part of one, ended
-    for event, found in _events(blocks, cut_off):
-        if event == "block":
-            n_bytes += found
-            if n_bytes > MAX_BYTES:
-                limit = f"a page of more than {MAX_BYTES:,} bytes"
-                raise DumpError(f"no dump as MediaWiki writes it ({limit}); is it the right file?")
-        elif event == "start":
-            opened.append(found)
-        else:
-            opened.pop()
-            name = found.tag.rpartition("}")[2]
-            if name in ("title", "ns", "text", "redirect"):
-                page[name] = found.text or ""
-            elif name == "namespace":
-                namespaces[(found.text or "").lower()] = key = found.get("key", "")
-                if key in ("6", "14"):  # files and categories
-                    hidden_links |= {(found.text or "").lower()}
-            elif name == "page":
-                if _is_article(page, namespaces):
-                    yield page.get("text", ""), hidden_links
-                page = {}
-            if len(opened) <= 2:  # what the file, or a page, consists of
-                found.clear()
-                n_bytes = 0
-            if len(opened) == 1:
-                opened[0].clear()
+    content: list[str] = []  # of the element that was opened last
+    key = ""  # of a namespace
+    depth = n_bytes = 0  # elements that have not ended; bytes since a page, or a part of one, ended
 
+    def start(name: str, attributes: dict[str, str]) -> None:
+        nonlocal depth, key
+        depth += 1
+        key = attributes.get("key", "")
+        content.clear()
 
-def _events(blocks: Iterable[bytes], cut_off: bool) -> Iterator[Any]:
-    """The "start" and "end" of each element, and after each "block" its size in bytes."""
-    parser: Any = ElementTree.XMLPullParser(("start", "end"))
-    try:
-        for block in blocks:
-            parser.feed(block)
-            yield from parser.read_events()
-            yield "block", len(block)
+    def end(name: str) -> None:
+        nonlocal depth, n_bytes, hidden_links, page
+        depth -= 1
+        name = name.rpartition("}")[2]
+        if name in ("title", "ns", "text", "redirect"):
+            page[name] = "".join(content)
+        elif name == "namespace":
+            namespace = "".join(content).lower()
+            namespaces[namespace] = key
+            if key in ("6", "14"):  # files and categories
+                hidden_links |= {namespace}
+        elif name == "page":
+            if _is_article(page, namespaces):
+                pages.append((page.get("text", ""), hidden_links))
+            page = {}
+        if depth <= 2:  # what the file, or a page, consists of
+            n_bytes = 0
+        content.clear()
+
+    parser: Any = expat.ParserCreate(namespace_separator="}")
+    parser.buffer_text = True
+    parser.buffer_size = BUFFER_BYTES
+    parser.StartElementHandler, parser.EndElementHandler, parser.CharacterDataHandler = start, end, content.append
+    for block in itertools.chain(filter(None, blocks), [b""]):  # an empty one is the end
+        error = None
         try:
-            parser.close()
-        except ElementTree.ParseError:
-            if not cut_off:
-                raise
-        yield from parser.read_events()
-    except ElementTree.ParseError as error:
-        raise DumpError(f"not a whole Wikipedia dump ({error}); fetch or copy it again") from error
+            parser.Parse(block, not block)
+        except expat.ExpatError as found:
+            error = found
+        yield from pages
+        pages.clear()
+        if error is not None and (block or not cut_off):
+            raise DumpError(f"not a whole Wikipedia dump ({error}); fetch or copy it again") from error
+        n_bytes += len(block)
+        if n_bytes > MAX_BYTES:
+            limit = f"a page of more than {MAX_BYTES:,} bytes"
+            raise DumpError(f"no dump as MediaWiki writes it ({limit}); is it the right file?")
 
 
 def _is_article(page: dict[str, str], namespaces: dict[str, str]) -> bool:
@@ -175,8 +194,10 @@ def _is_article(page: dict[str, str], namespaces: dict[str, str]) -> bool:
 def plain_text(wikitext: str, hidden_links: frozenset[str] = HIDDEN_LINKS) -> str:
     """The prose of a page, one paragraph a line; links into the namespaces `hidden_links` (lower-case) are left out."""
 
-    def shown(link: re.Match[str]) -> str:
-        target, _, label = link[1].partition("|")
+    def shown(link: str) -> str:
+        target, _, label = link.partition("|")
+        if ":" not in target and "." not in target:
+            return label.rpartition("|")[2] or target
         namespace = target.partition(":")[0].strip().lower() if ":" in target else ""
         if namespace in hidden_links or MEDIA_FILE.search(target.strip()) or (not label and LANGUAGE.match(target)):
             return ""
@@ -188,13 +209,17 @@ def plain_text(wikitext: str, hidden_links: frozenset[str] = HIDDEN_LINKS) -> st
     text = without_nested(text, TABLE_EDGE, line_start)
     text = EXTERNAL_LINK.sub(lambda link: (link[1] or link[2] or "") if link[0].endswith("]") else link[0], text)
     for _ in range(MAX_NESTED):  # from the inside out, because captions have links in them
-        text, found = INNERMOST_LINK.subn(shown, text)
-        if not found:
+        pieces = INNERMOST_LINK.split(text)
+        if len(pieces) == 1:
             break
-    text = TAG.sub("", BREAKING_TAG.sub("\n", text))
-    text = BARE_URL.sub("", SWITCH.sub("", QUOTES.sub("", text)))
+        pieces[1::2] = map(shown, pieces[1::2])
+        text = "".join(pieces)
+    text = QUOTES.sub("", TAG.sub("", BREAKING_TAG.sub("\n", text)))
+    text = SWITCH.sub("", text)
+    if "://" in text:  # else the pattern, which may begin at any word, takes long to find nothing
+        text = BARE_URL.sub("", text)
     text = EMPTY_BRACKETS.sub("", UNBALANCED.sub(" ", html.unescape(LONG_REFERENCE.sub("\ufffd", text))))
-    lines = (_plain_line(line) for line in text.split("\n"))
+    lines = (_plain_line(line) for line in text.split("\n") if line)
     return "".join(line + "\n" for line in lines if line)
 
 
@@ -216,7 +241,7 @@ def without_nested(text: str, edge: re.Pattern[str], start_of: Callable[[str, in
         place = start_of(text, match.start()) if start_of else match.start()
         if place < 0:
             continue
-        if match["open"] is not None:
+        if match.lastgroup:  # is "open"
             opened.append(place)
         elif opened:
             start = opened.pop()
@@ -235,11 +260,15 @@ def _plain_line(line: str) -> str:
     line = line.strip()
     if line.startswith(("|", "!")):  # left of a table that does not end
         return ""
-    level = min(len(line) - len(line.lstrip("=")), len(line) - len(line.rstrip("=")), len(line) // 2)
-    line = line[level : len(line) - level]  # of a heading; of other lines the level is 0
+    if line.startswith("="):
+        level = min(len(line) - len(line.lstrip("=")), len(line) - len(line.rstrip("=")), len(line) // 2)
+        line = line[level : len(line) - level]  # of a heading
     line = " ".join(LINE_START.sub("", line).split())
     return line if LETTER_OR_DIGIT.search(line) else ""
 
 
 if __name__ == "__main__":
-    sys.stdout.buffer.write(plain_bytes(pickle.load(sys.stdin.buffer)))
+    with contextlib.suppress(EOFError):
+        while True:
+            pickle.dump(plain_bytes(pickle.load(sys.stdin.buffer)), sys.stdout.buffer)
+            sys.stdout.buffer.flush()
