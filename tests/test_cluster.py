@@ -10,13 +10,14 @@ import reference
 from local_workers import LocalWorkers, lost_at
 
 from embedx.distributed import ray_backend, run, words
-from embedx.distributed.merging import ALONE, N_DIRECTIONS, RATE, STATELESS_FACTOR, Partner
+from embedx.distributed.merging import ALONE, N_DIRECTIONS, RATE, STATELESS_FACTOR, Partner, gather
 from embedx.distributed.ray_backend import Size
-from embedx.distributed.replica import ParameterReplica, TableReplica
-from embedx.distributed.server import STATE, Delta, Parameters, ParameterServer, to_half
+from embedx.distributed.replica import ParameterReplica
+from embedx.distributed.server import STATE, Parameters, ParameterServer
 from embedx.distributed.settings import ClusterSettings
 from embedx.distributed.words import CHUNK, chunks_per_range
 from embedx.distributed.worker import Plan, Worker
+from embedx.engine.merging import Delta
 from embedx.errors import EmbedxError
 from embedx.optimizers import OPTIMIZERS, update_rule
 from embedx.optimizers.contract import PER_COORDINATE, PER_ROW, WORDS, new_table
@@ -29,7 +30,6 @@ from embedx.training.strategy import Strategy, Tally
 
 BY_MINIBATCH = [name for name, each in OPTIMIZERS.items() if each.keeps is not None and WORDS in each.commands]
 N_ROWS, DIM = 40, 20
-SCALE = 1024  # of float16 that is sent
 
 
 def table_at_random(name, seed=0, n_rows=N_ROWS):
@@ -49,58 +49,57 @@ def trained(table, rows, rng):
         table.state[rows] += rng.uniform(0, 2, (len(rows), table.state.shape[1]))
 
 
-def whole(values):
-    """What `to_half` was given, but for rounding."""
-    return values.astype(np.float32) / SCALE
+def whole(delta):
+    """The numbers that are sent, but for rounding."""
+    return delta.values * delta.scale
 
 
-def parameters_of(table, rule, state=None, n_updates=None):
+def parameters_of(table, rule, state=None, n_updates=None, uses=None, partner=None):
     n_rows = len(table.rows)
     state = np.zeros((n_rows, 0), np.float32) if state is None else state
     n_updates = np.zeros(1, np.int64) if n_updates is None else n_updates
-    return Parameters({"rows": table}, rule, state, n_updates, {"rows": np.zeros(n_rows, np.float32)})
+    uses = np.zeros(n_rows, np.float32) if uses is None else uses
+    return Parameters({"rows": table}, rule, state, n_updates, {"rows": uses}, {} if partner is None else {"rows": partner})
+
+
+def copy_of(table, rule, uses=None, partner=None):
+    """A worker's replica of one table: its `merge` of that table."""
+    replica = ParameterReplica(parameters_of(table, rule, uses=uses, partner=partner))
+    return lambda *remote: replica.merge({"rows": remote[0], STATE: None}, *remote[1:])["rows"]
 
 
 class Known:
     """A worker, to the server."""
 
 
-def nothing(table):
-    return Delta(np.zeros(0, np.int32), table.rows[:0].copy(), table.state[:0].copy())
+def delta_of(row, values, state=None):
+    """What the server sends of rows that have these values."""
+    table = new_table(*values.shape, update_rule("sgd"))._replace(rows=values)
+    delta = gather(table, np.arange(len(values), dtype=np.int32))._replace(row=np.asarray(row, np.int32))
+    return delta if state is None else delta._replace(state=state)
 
 
 # ---- numbers that travel
 
 
-def test_half_precision_is_that_of_numpy():
+def test_numbers_are_rounded_to_a_share_of_the_largest_of_their_row():
     rng = np.random.default_rng(0)
-    values = np.concatenate([rng.normal(0, 10.0**power, 320) for power in range(-9, 2)]).astype(np.float32)
-    values = np.clip(values, -59, 59).reshape(-1, 32)
-    chosen = np.array([3, 1, 100, 50, 9, 80, 20, 30, 40, 41, 42], np.int32)
-    found, expected = to_half(values, chosen), (values[chosen] * SCALE).astype(np.float16)
-    is_normal = np.abs(expected) >= 2.0**-14
-    assert is_normal.mean() > 0.5
-    np.testing.assert_array_equal(found[is_normal], expected[is_normal])
-    assert (found[~is_normal] == 0).all()
+    values = (rng.normal(0, 1, (300, 32)) * 10.0 ** rng.uniform(-44, 30, (300, 1))).astype(np.float32)
+    values[5], values[6], values[:, 3] = 0, 2.0**15 - 1, 1  # the last as a feature that is always 1
+    values[7, :3] = 1e-44
+    _, found, _, scale = delta_of(range(300), values)
+    assert found.dtype == np.int16
+    error = np.abs(found * scale - values)
+    assert (error <= np.abs(values).max(axis=1, keepdims=True) * 2.0**-14).all()
+    is_larger = np.abs(values).max(axis=1) >= 2.0**14
+    assert (found[~is_larger, 3] * scale[~is_larger, 0] == 1).all()
 
 
-@pytest.mark.parametrize("value", [61.0, -61.0, np.inf, np.nan])
-def test_numbers_beyond_half_precision_travel_as_they_are(value):
-    values = np.ones((3, 16), np.float32)
-    values[2, 5] = value
-    np.testing.assert_array_equal(to_half(values, np.array([2, 0], np.int32)), values[[2, 0]])
-    assert to_half(values, np.array([1, 0], np.int32)).dtype == np.float16
-    assert to_half(values, np.zeros(0, np.int32)).shape == (0, 16)
-
-
-def test_a_difference_that_is_too_large_goes_by_and_by():
+def test_rows_that_are_not_finite_stay_with_their_worker():
     table, rule = table_at_random("sgd")
-    copy, before = TableReplica(table, rule, np.zeros(N_ROWS, np.float32), None), table.rows[3, 0]
-    table.rows[3, 0] += 150
-    for left in (60, 60, 30):
-        assert whole(copy.merge(nothing(table), 0.0, 1.0).values)[0, 0] == pytest.approx(left, abs=0.1)
-    assert len(copy.merge(nothing(table), 0.0, 1.0).row) in (0, 1)
-    np.testing.assert_allclose(copy.base.rows[3, 0], before + 150, atol=0.1)
+    merge, others = copy_of(table, rule), table.rows[:3].copy()
+    table.rows[0, 0], table.rows[1, 0], table.rows[2, 0] = np.nan, np.inf, 7
+    assert merge(delta_of([0, 1], others[:2] + 1), 1.0, 1.0).row.tolist() == [2]
 
 
 # ---- the rule
@@ -120,7 +119,7 @@ def test_rows_are_merged_by_the_rule(name, is_alone):
     table, rule = table_at_random(name)
     uses = (2.0 ** -np.arange(N_ROWS)).astype(np.float32)
     partner, rate = None if is_alone else a_partner(rule), 0.5
-    copy = TableReplica(table, rule, uses, partner)
+    merge = copy_of(table, rule, uses, partner)
     before = [table.rows.copy(), table.state.copy()]
     rng = np.random.default_rng(1)
     mine, theirs, n_trained = np.arange(0, 30), np.arange(5, 36).astype(np.int32), 1024.0
@@ -129,8 +128,9 @@ def test_rows_are_merged_by_the_rule(name, is_alone):
     trained(common, theirs, rng)
     now = [table.rows.copy(), table.state.copy()]
     has_states = table.state_of in (PER_ROW, PER_COORDINATE)
-    news = Delta(theirs, common.rows[theirs].copy(), common.state[theirs].copy() if has_states else table.state)
-    added = copy.merge(news, n_trained, rate)
+    news = delta_of(theirs, common.rows[theirs], common.state[theirs] if has_states else None)
+    common.rows[theirs] = whole(news)
+    added = merge(news, n_trained, rate)
     assert added.row.tolist() == mine.tolist()
     found = OPTIMIZERS[name]
     divisor = found.divisor if has_states else lambda state: np.float32(1)
@@ -146,8 +146,8 @@ def test_rows_are_merged_by_the_rule(name, is_alone):
             before[0][row], states[0], now[0][row], states[1], common.rows[row], states[2], damping,
             lambda s: np.array([divisor(np.float32(x)) for x in s]), found.limit, found.is_ema,
         )  # fmt: skip
-        slack = 1e-5 if partner is None else 1e-2  # damping that is too small is left out
-        np.testing.assert_allclose(whole(added.values)[k], to_row, rtol=1e-3, atol=slack)
+        slack = 1e-4 if partner is None else 1e-2  # damping that is too small is left out
+        np.testing.assert_allclose(whole(added)[k], to_row, rtol=1e-3, atol=slack)
         np.testing.assert_allclose(table.rows[row], common.rows[row] + to_row, rtol=1e-4, atol=slack)
         if has_states:
             np.testing.assert_allclose(added.state[k], to_state, rtol=1e-4, atol=1e-5)
@@ -160,12 +160,12 @@ def test_rows_are_merged_by_the_rule(name, is_alone):
 def test_a_feature_that_is_always_one_stays_so():
     table, rule = table_at_random("sgd")
     table.rows[:, DIM - 1] = 1
-    copy = TableReplica(table, rule, np.ones(N_ROWS, np.float32), a_partner(rule))
+    merge = copy_of(table, rule, np.ones(N_ROWS, np.float32), a_partner(rule))
     common = table.rows.copy()
     table.rows[:, : DIM - 1] += 0.5
     common[:, : DIM - 1] -= 0.25
-    added = copy.merge(Delta(np.arange(N_ROWS, dtype=np.int32), common, table.state[:0]), 100.0, 1.0)
-    assert np.abs(whole(added.values)).max() > 0.1
+    added = merge(delta_of(np.arange(N_ROWS), common), 100.0, 1.0)
+    assert np.abs(whole(added)).max() > 0.1
     assert (table.rows[:, DIM - 1] == 1).all()
 
 
@@ -173,15 +173,15 @@ def test_a_partner_that_is_no_number_has_no_axes():
     table, rule = table_at_random("sgd")
     partner = a_partner(rule)
     partner.rows()[5] = np.nan
-    copy = TableReplica(table, rule, np.ones(N_ROWS, np.float32), partner)
+    merge = copy_of(table, rule, np.ones(N_ROWS, np.float32), partner)
     table.rows[3, :DIM] += 0.5
-    copy.merge(Delta(np.array([3], np.int32), table.rows[[3]] - 1, table.state[:0]), 100.0, 1.0)
+    merge(delta_of([3], table.rows[[3]] - 1), 100.0, 1.0)
     assert np.isfinite(table.rows).all()
 
 
 @pytest.mark.parametrize("name", BY_MINIBATCH)
 def test_what_rounding_leaves_out_is_added_later(name):
-    """After many merges of one worker the table in common is its own, though each addition is rounded to float16."""
+    """After many merges of one worker the table in common is its own, though each addition is rounded."""
     table, rule = table_at_random(name)
     common, _ = table_at_random(name)
     shared_ = ParameterServer(parameters_of(common, rule))
@@ -224,18 +224,6 @@ def test_a_worker_is_reported_what_others_changed_and_nothing_else():
     mine.rows[[7, 9], :DIM] += 1
     kept.add(a, copies.merge(kept.remote_delta(a), 1.0, 1.0))
     assert kept.remote_delta(b)["rows"].row.tolist() == [7, 9]
-
-
-def test_a_row_that_two_changed_between_is_reported_to_both():
-    kept, _, known, workers = two_workers()
-    changes = []
-    for known_of, (own, _, copies) in zip(known, workers, strict=True):
-        own.rows[5, :DIM] += 1
-        changes.append(copies.merge(kept.remote_delta(known_of), 1.0, 1.0))
-    for known_of, each in zip(known, changes, strict=True):
-        kept.add(known_of, each)
-    for known_of in known:
-        assert kept.remote_delta(known_of)["rows"].row.tolist() == [5]
 
 
 def test_copies_that_are_reported_everything_are_the_same():

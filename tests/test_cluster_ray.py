@@ -13,7 +13,8 @@ from test_cluster_classify import Nodes, assert_same_bytes, quality, train
 from embedx.classification import classifier
 from embedx.cli.app import application
 from embedx.distributed import predict, ray_backend, run, words
-from embedx.distributed.replica import TableReplica
+from embedx.distributed.replica import ParameterReplica
+from embedx.distributed.server import Parameters
 from embedx.distributed.settings import ClusterSettings
 from embedx.errors import EmbedxError
 from embedx.labeled.digits import digits
@@ -32,7 +33,8 @@ EPOCHS = 15
 def cluster():
     """Two machines that this process is connected to. What each worker would compile at its start is compiled before, once."""
     rule = update_rule("adagrad")
-    TableReplica(new_table(1, 16, rule), rule, np.zeros(1, np.float32), None)
+    table = new_table(1, 16, rule)
+    ParameterReplica(Parameters({"": table}, rule, np.zeros((1, 0)), np.zeros(1), {"": np.zeros(1, np.float32)}))
     with cluster_of(2) as found, pytest.MonkeyPatch.context() as patch:
         patch.setattr(ray_backend, "PATIENCE", 120.0)  # on a busy machine one may start much later than the other
         with ray_backend.connected(ClusterSettings(cluster=found.address), 1, Silent()):

@@ -1,7 +1,7 @@
-"""Damping factors of rows, by the principal directions of the rows that they are multiplied by; docs/cluster.md derives them.
+"""Rows of tables as they are sent, and what the damping of `embedx.engine.merging` is computed from.
 
-C, the mean of h·hᵀ over rows h of the other table by how often they are used, is taken by its largest eigenvalues one by one,
-and by the mean of all others.
+C is the mean of h·hᵀ over rows h of the other table by how often they are used. It is taken by its largest eigenvalues one by
+one, and by the mean of all others.
 """
 
 from collections.abc import Callable
@@ -9,17 +9,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from embedx.engine.merging import Damping
-from embedx.kernels.simd import aligned_zeros
-from embedx.optimizers.contract import PER_COORDINATE, PER_ROW, Table
+from embedx.engine.merging import NONE, Damping, Delta, add_rows, gather_rows, merge_rows
+from embedx.optimizers.contract import PER_COORDINATE, PER_ROW, Table, UpdateRule
 
 RATE = 0.1  # k for each unit of the learning rate, as measured (docs/cluster.md)
 STATELESS_FACTOR = 70.0  # times that without an accumulator: what a bounded Adagrad divides the learning rate by in the end
 ALONE = 0.02  # k where a table has no partner, with I for C, whatever the learning rate
 N_DIRECTIONS = 16
 MAX_ROWS = 4096  # that C is estimated from, those that are used most
-PER_OCTAVE, OCTAVES = 4, 40  # numbers of updates that are tabulated, from MIN_UPDATES on
-MIN_UPDATES = 2.0**-16
 
 
 class Partner(NamedTuple):
@@ -35,34 +32,64 @@ def partner_of(rows: np.ndarray, uses: np.ndarray) -> Partner:
     return Partner(lambda: rows[most], uses[most])
 
 
+def state_of(table: Table) -> np.ndarray:
+    """The optimizer's state of each row, which is merged with it: (n, stride), (n, 1), or (n, 0) if there is none."""
+    return table.state if table.state_of in (PER_ROW, PER_COORDINATE) else np.zeros((len(table.rows), 0), np.float32)
+
+
+def empty_delta(row: np.ndarray, table: Table) -> Delta:
+    """A delta of these rows of a table, to be written."""
+    n, stride = len(row), table.rows.shape[1]
+    state = np.empty((n, state_of(table).shape[1]), np.float32)
+    return Delta(row, np.empty((n, stride), np.int16), state, np.empty((n, 1), np.float32))
+
+
+def received(delta: Delta) -> Delta:
+    """The same, read-only, as Ray's arrays are: kernels are compiled for one kind alone."""
+    for array in delta:
+        array.flags.writeable = False
+    return delta
+
+
+def gather(table: Table, row: np.ndarray) -> Delta:
+    """Some rows of a table."""
+    delta = empty_delta(row, table)
+    gather_rows(table.rows, delta)
+    return delta._replace(state=state_of(table)[row])
+
+
+def add(table: Table, delta: Delta, optimizer: UpdateRule) -> None:
+    """Add changes to some rows of a table."""
+    add_rows(table.rows, received(delta))
+    state = state_of(table)
+    state[delta.row] = np.minimum(state[delta.row] + delta.state, optimizer.limit)
+
+
+def merge(live: Table, base: Table, remote: Delta, damping: Damping, optimizer: UpdateRule) -> Delta:
+    """Merge the remote delta into a replica, and return the local one; see `merge_rows`. Rows may be trained meanwhile."""
+    n_rows, stride = live.rows.shape
+    position = np.full(n_rows, NONE, np.int32)
+    position[remote.row] = np.arange(len(remote.row), dtype=np.int32)
+    local = empty_delta(np.empty(n_rows, np.int32), live)
+    n = merge_rows(live, base, received(remote), position, damping, optimizer, local, np.empty((3, stride), np.float32))
+    return Delta(*(array[:n] for array in local))
+
+
 def damping_of(table: Table, partner: Partner | None, n_updates: np.ndarray, rate: float) -> Damping:
     """For so many updates of each row, (n_rows,), at this learning rate."""
-    directions, eigenvalues, rest = _principal_directions(table, partner)
-    k = ALONE if partner is None else RATE * rate * (1 if table.state_of in (PER_ROW, PER_COORDINATE) else STATELESS_FACTOR)
-    kU = k * MIN_UPDATES * 2.0 ** (np.arange(PER_OCTAVE * OCTAVES) / PER_OCTAVE)
-    kU[0] = 0.0
-    of_rest = -np.expm1(-kU * rest)
-    along = -np.expm1(-np.outer(kU, eigenvalues)) - of_rest[:, None]
-    level = np.floor(PER_OCTAVE * np.log2(np.maximum(n_updates, MIN_UPDATES) / MIN_UPDATES) + 0.5)
-    level = np.minimum(level, len(kU) - 1).astype(np.int32)
-    return Damping(directions, along.astype(np.float32), of_rest.astype(np.float32), level)
-
-
-def _principal_directions(table: Table, partner: Partner | None) -> tuple[np.ndarray, np.ndarray, float]:
-    """Those of C, (n, stride), the eigenvalue of each, and the mean of all other eigenvalues."""
-    stride = table.rows.shape[1]
-    none = aligned_zeros(0, stride), np.zeros(0), 1.0
+    k = ALONE if partner is None else RATE * rate * (1 if state_of(table).shape[1] else STATELESS_FACTOR)
+    strength, stride = (k * n_updates).astype(np.float32), table.rows.shape[1]
+    identity = Damping(np.zeros((0, stride), np.float32), np.zeros(0, np.float32), np.float32(1), strength)
     if partner is None:
-        return none
+        return identity
     rows = partner.rows()
     moment = (rows * (partner.uses[:, None] / max(float(partner.uses.sum()), 1e-30))).T @ rows
     # A column in which no row of the table differs is padding, or a feature that is always 1: it is not trained.
     is_fixed = np.ptp(table.rows[:MAX_ROWS], axis=0) == 0
     moment[is_fixed], moment[:, is_fixed] = 0, 0
     if not np.isfinite(moment).all():
-        return none
+        return identity
     eigenvalues, vectors = np.linalg.eigh(moment)
     eigenvalues, n, dim = np.maximum(eigenvalues[::-1], 0), min(N_DIRECTIONS, stride), stride - int(is_fixed.sum())
-    directions = aligned_zeros(n, stride)
-    directions[:] = vectors[:, ::-1][:, :n].T
-    return directions, eigenvalues[:n], float(eigenvalues[n:].sum()) / max(dim - n, 1)
+    rest = np.float32(eigenvalues[n:].sum() / max(dim - n, 1))
+    return Damping(vectors[:, ::-1][:, :n].T.copy(), eigenvalues[:n].copy(), rest, strength)

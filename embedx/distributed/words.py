@@ -119,16 +119,10 @@ def train(
 
         def distributed(task: Task) -> Distributed:
             strategy, settings = task.strategy(), task.config.settings
-            tables, stream = strategy.tables, strategy.stream
-            kept_share = task.kept / max(int(task.words.trained_counts.sum()), 1)
-            plan = WordsPlan(
-                type(strategy), task.config.objective, settings, strategy.sampler, tables.parts,
-                (len(tables.state), len(tables.inputs.rows) - len(tables.state)), (tables.inputs.frozen, tables.outputs.frozen),
-                kept_share.astype(np.float32), stream._replace(tokens=np.asarray(stream.tokens)),  # an array, not a memory map
-            )  # fmt: skip
+            tables = strategy.tables
             n_rows = len(tables.inputs.rows) + len(tables.outputs.rows)
             per_range = chunks_per_range(cluster.merge_every, strategy.n_chunks, settings.epochs, n_rows, size)
-            return Distributed(strategy, plan, size, per_range)
+            return Distributed(strategy, plan_of(task, strategy), size, per_range)
 
         return skipgram.train(corpora, config, progress=progress, wrap=distributed, **options)
 

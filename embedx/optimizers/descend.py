@@ -73,7 +73,7 @@ def row_rate(table, row, square, optimizer, rate):
 @kernel_part
 def row_divisor(table, row, optimizer):
     """What the rate of a row was divided by at its last step; 1 where there is not one state a row."""
-    return _row_divisor(optimizer.kind, table.state[row, 0]) if table.state_of == PER_ROW else np.float32(1)
+    return row_state_divisor(optimizer.kind, table.state[row, 0]) if table.state_of == PER_ROW else np.float32(1)
 
 
 class ColumnGradient(NamedTuple):
@@ -182,4 +182,4 @@ _descend_numbers = for_each_keeping("per_coordinate", _numbers)
 _descend_few_numbers = for_each_keeping("per_coordinate", _few_numbers)
 number_divisor = for_each_keeping("per_coordinate", lambda accumulate, divisor: lambda s: divisor(s))
 _row_rate = for_each_keeping("per_row", _rate)
-_row_divisor = for_each_keeping("per_row", lambda accumulate, divisor: lambda s: divisor(s))
+row_state_divisor = for_each_keeping("per_row", lambda accumulate, divisor: lambda s: divisor(s))
