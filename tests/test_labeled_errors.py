@@ -73,7 +73,6 @@ def test_feature_ids_are_those_of_the_header(write, number, n):
         ("0 3 2\n", r"train.txt:1: the header says 0 rows"),
         ("1 3 3000000000\n0 0:1\n", r"train.txt:1: more than 2147483647 features or labels; correct the header"),
         ("1 cat\n", r"train.txt:1: no known format; begin with a header ROWS FEATURES LABELS, write lines LABEL ID:VALUE"),
-        ("some words\n", r"train.txt:1: no known format"),
         ("10 20\n0 0:1\n", r"train.txt:1: no known format"),
         (b"\xe9 1:1\n", r"train.txt: label b'\\xe9' is not UTF-8; convert the file with iconv -t UTF-8"),
         (b"__label__a x\n__label__b \xe9\n", r"train.txt:2: not UTF-8; convert the file with iconv -t UTF-8"),
@@ -262,6 +261,7 @@ def test_a_file_with_labels_takes_no_others(write):
     [
         ("1\n3\n", "", r'split.txt:2: column 1 is "3", no row of the data, which has rows 1 to 2; is it their split\?'),
         ("1\n0\n", "", r'split.txt:2: column 1 is "0", no row of the data'),
+        ("1\n" + "0" * 19 + "1\n", "", r'split.txt:2: column 1 is "00000000000000000001", no row of the data'),
         ("1 2\nx 1\n", "", r'split.txt:2: column 1 is "x", no row of the data'),
         ("1 2\n2\n", ":2", r'split.txt:2: column 2 is "", no row of the data'),
         ("1 2\n2\n", ":0", r'split.txt:1: column 0 is "", no row of the data'),

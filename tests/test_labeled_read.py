@@ -294,16 +294,16 @@ def test_arrays_are_read_into_memory(tmp_path):
 
 
 def test_float32_arrays_that_take_most_of_the_memory_are_mapped_not_copied(tmp_path, monkeypatch):
-    monkeypatch.setattr("embedx.labeled.arrays.available_memory", lambda: 40)
-    np.save(tmp_path / "x.npy", np.arange(6, dtype=np.float32).reshape(3, 2))
-    np.save(tmp_path / "y.npy", np.array([0, 2, 1]))
+    monkeypatch.setattr("embedx.labeled.arrays.available_memory", lambda: 48)
+    np.save(tmp_path / "x.npy", np.arange(9, dtype=np.float32).reshape(3, 3))
+    np.save(tmp_path / "y.npy", np.array([0, 2, 1]))  # half of the memory
     notes = Notes()
     data = read(str(tmp_path / "x.npy"), str(tmp_path / "y.npy"), progress=notes)
     assert [note.partition(": ")[2] for note in notes.notes] == [
         "0.0 GB stay on disk, for they are more than half of the memory there is; leave the file as it is until the end"
-    ] * 2
+    ]
     assert isinstance(data.features, np.memmap) or isinstance(data.features.base, np.memmap)
-    assert data.features.tolist() == [[0, 1], [2, 3], [4, 5]]
+    assert data.features.tolist() == [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
     assert label_rows(data) == [[0], [2], [1]]
     assert data.n_labels == 3
     assert not data.is_sparse

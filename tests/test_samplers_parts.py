@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from reference_tree import fit, leaves, likelihood
+from reference_tree import best_parameters, fit, leaves, likelihood
 from test_adversarial import clusters, features_of, some_tree
 
 from embedx import samplers
@@ -26,18 +26,17 @@ def workspace_at(theta):
 def test_newtons_method_goes_up_from_where_its_steps_lead_down():
     """From far away, where the sigmoid is flat and a step goes much too far."""
     x, y = clusters(300, 2, 3)
-    features, pairs = features_of(x), pairs_of(np.arange(300), y, 2)
+    features, pairs = features_of(x), pairs_of(np.arange(300), y, 2, np.full(300, 2))
     order, theta = np.arange(2, dtype=np.int32), np.array([4.0, -5.0, 3.0, 2.0])
     sign = np.where(y == 1, 1, -1)
-    best = tree.fit_tree(features, 3, pairs, l2=0.01)
     workspace = workspace_at(-theta)
     workspace.gradient[:] = 0
-    found = tree._gradient_and_hessian(features, pairs, order, 0, 1, 2, 300, 0.01, workspace)[0]
-    assert found == pytest.approx(likelihood(-theta, x, sign, 0.01), rel=1e-5)
+    found = tree._gradient_and_hessian(features, pairs, order, 0, 1, 2, tree.MAX_PAIRS, 0.02, workspace)[0]
+    assert found == pytest.approx(2 * likelihood(-theta, x, sign, 0.01), rel=1e-5)
     tree._newton_step(workspace)
-    assert likelihood(-theta + workspace.step, x, sign, 0.01) < found, "the whole step leads down"
-    tree._ascend(features, pairs, order, 0, 1, 2, 300, 0.01, tree.TOLERANCE, workspace)
-    np.testing.assert_allclose(workspace.theta, [*best.weights[0, :3], best.biases[0]], atol=1e-2)
+    assert 2 * likelihood(-theta + workspace.step, x, sign, 0.01) < found, "the whole step leads down"
+    tree._ascend(features, pairs, order, 0, 1, 2, tree.MAX_PAIRS, 0.02, tree.TOLERANCE, workspace)
+    np.testing.assert_allclose(workspace.theta, best_parameters(x, sign, 0.01), atol=1e-2)
 
 
 @pytest.mark.parametrize(("n_labels", "seed"), [(3, 10), (3, 17), (4, 25), (4, 30)])
@@ -102,6 +101,7 @@ def test_labels_that_are_all_alike_have_some_direction():
     workspace = workspace_at(np.zeros(5))
     tree._dominant_eigenvector(labels, 0, 3, workspace)
     np.testing.assert_array_equal(workspace.theta, [1, 0, 0, 0, 0])
+    assert [tree._split(labels, 0, 1, 3, workspace) for _ in range(2)] == [2, 0], "how many change sides"
 
 
 def test_what_is_drawn_at_all_is_one_or_more_of_its_draws():
