@@ -103,11 +103,11 @@ def max_examples(plan: BlockPlan) -> int:
 
 
 def max_candidates(plan: BlockPlan, longest_path: int) -> int:
-    """How many candidates a block may have, in whole SCORE_PADDINGs."""
+    """How many candidates a block may have, in whole SCORE_PADDINGs; noise can be read by whole vectors from its first on."""
     centres = max(plan.block_size, 1)
     if plan.candidates == ALL:
         return int(round_up_to_padding(plan.n_rows))
-    return int(round_up_to_padding(centres * longest_path if plan.candidates == PATH else centres + plan.n_draws))
+    return int(round_up_to_padding(centres * longest_path if plan.candidates == PATH else centres + plan.n_draws + SIMD_WIDTH))
 
 
 def new_block(plan: BlockPlan, longest_path: int) -> Block:

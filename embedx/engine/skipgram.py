@@ -118,6 +118,7 @@ class SkipGramWorkspace(NamedTuple):
     w_gradient: np.ndarray  # like w
     batch: Batch  # (max examples, max candidates): a row for each example; `Block.label` stands in for its label
     pairs: Batch  # (max positives of an example, 1 + noise): a row for each distinct positive of one example
+    centre: np.ndarray  # int64 (1 + max positives of an example,): the candidate that each of them is
     log_expected: np.ndarray  # float32 (max candidates,): of the candidates of a block
     noise_column: np.ndarray  # int64 (max candidates,): the column in `pairs` where each centre is noise too; -1 if it is not
     rng_state: np.ndarray  # uint64 (2,): key and counter of the stream that `uniforms` come from
@@ -157,7 +158,8 @@ def new_workspace(plan: BlockPlan, n_tokens: int, columns: int, longest_path: in
         w=aligned_zeros(n_candidates, columns),
         w_gradient=aligned_zeros(n_candidates, columns),
         batch=new_batch(n_examples, n_candidates, uniforms_width),
-        pairs=new_batch(n_pairs, int(round_up_to_padding(1 + n_noise)), uniforms_width),
+        pairs=new_batch(n_pairs, int(round_up_to_padding(n_noise + SIMD_WIDTH)), uniforms_width),
+        centre=np.zeros(n_pairs + 1, dtype=np.int64),
         log_expected=vector(n_candidates),
         noise_column=np.zeros(n_candidates, dtype=np.int64),
         rng_state=np.zeros(2, dtype=np.uint64),
@@ -323,7 +325,7 @@ def _coefficients_by_example(coefficients, run, workspace, block, lr):
             for k in range(0, n, SIMD_WIDTH):
                 store(own.sample_count, e, k, multiply_add(splat(weight), load(block.drawn, 0, k), zeros()))
             if plan.uses_log_expected_count:
-                for k in range(n_candidates):
+                for k in range(n):
                     own.log_expected_count[e, k] = workspace.log_expected[k]
             if plan.candidates == ALL:
                 for k in range(n_centres):
@@ -334,7 +336,7 @@ def _coefficients_by_example(coefficients, run, workspace, block, lr):
                     own.sample_count[e, k] = np.float32(0) if block.label[e, k] > 0 else np.float32(1)
                     own.log_expected_count[e, k] = 0
         if plan.uses_score_gain:
-            for k in range(n_candidates):
+            for k in range(n):
                 own.score_gain[e, k] = _score_gain(workspace, e, k)
         _describe_example(run, workspace, block, e, own, e, min(block.n_pairs[e], 1))
     batch = Batch(
@@ -356,56 +358,64 @@ def _fill_shared_noise(plan, workspace, block):
     """Fill what the rows of all pairs have in common: the noise in columns 1 on, and which of these equals each centre."""
     first, n_noise = _noise_of(plan, block)
     sample_count, log_expected_count = workspace.pairs.sample_count, workspace.pairs.log_expected_count
+    width = sample_count.shape[1]
+    clear(sample_count, 0, width)
+    for k in range(0, n_noise, SIMD_WIDTH):
+        store(sample_count, 0, 1 + k, load(block.drawn, 0, first + k))
     for k in range(n_noise):
-        sample_count[0, 1 + k] = block.drawn[0, first + k]
         log_expected_count[0, 1 + k] = workspace.log_expected[first + k]
     for p in range(1, sample_count.shape[0]):
-        for k in range(0, sample_count.shape[1], SIMD_WIDTH):
+        for k in range(0, width, SIMD_WIDTH):
             store(sample_count, p, k, load(sample_count, 0, k))
             store(log_expected_count, p, k, load(log_expected_count, 0, k))
     for i in range(block.sizes[N_CENTRES]):
-        workspace.noise_column[i] = 1 + i if plan.candidates == ALL else -1
+        column = 1 + i if plan.candidates == ALL else -1
         for k in range(n_noise if plan.candidates != ALL else 0):
-            workspace.noise_column[i] = (
-                1 + k if block.candidates[first + k] == block.candidates[i] else workspace.noise_column[i]
-            )
+            column = max(column, 1 + k if block.candidates[first + k] == block.candidates[i] else -1)
+        workspace.noise_column[i] = column
 
 
 @kernel_part
 def _coefficients_by_pair(coefficients, run, workspace, block, e, lr):
-    """Overwrite the scores of example e by the sum of its pairs' coefficients, a row of `pairs` for each. Return the loss."""
+    """Overwrite the scores of example e by the sum of its pairs' coefficients, a row of `pairs` for each. Return the loss.
+
+    Noise is copied by whole vectors: columns behind the last candidate hold anything.
+    """
     plan, pairs, n_centres, (first, n_noise) = run.plan, workspace.pairs, block.sizes[N_CENTRES], _noise_of(run.plan, block)
-    z, sample_count = pairs.z, pairs.sample_count
-    p = 0
+    scores_of_block, z, sample_count, centre = workspace.batch.z, pairs.z, pairs.sample_count, workspace.centre
+    n_pairs = 0
     for i in range(n_centres):
-        if block.label[e, i] > 0:
+        centre[n_pairs] = i
+        n_pairs += block.label[e, i] > 0
+    for p in range(n_pairs):
+        for k in range(0, n_noise, SIMD_WIDTH):
+            store(z, p, 1 + k, load(scores_of_block, e, first + k))
+        i = centre[p]
+        z[p, 0] = scores_of_block[e, i]
+        hit = workspace.noise_column[i]  # an accidental hit, which does not stand as noise beside the positive
+        n_drawn = sample_count[p, hit] if hit > 0 else np.float32(0)
+        set_positive(pairs, p, 0, block.label[e, i], n_drawn, plan.keeps_accidental_hits)
+        pairs.log_expected_count[p, 0] = workspace.log_expected[i]
+        if hit > 0:
+            sample_count[p, hit] = 0
+        if plan.uses_score_gain:
+            pairs.score_gain[p, 0] = _score_gain(workspace, e, i)
             for k in range(n_noise):
-                z[p, 1 + k] = workspace.batch.z[e, first + k]
-            z[p, 0] = workspace.batch.z[e, i]
-            hit = workspace.noise_column[i]  # an accidental hit, which does not stand as noise beside the positive
-            n_drawn = sample_count[p, hit] if hit > 0 else np.float32(0)
-            set_positive(pairs, p, 0, block.label[e, i], n_drawn, plan.keeps_accidental_hits)
-            pairs.log_expected_count[p, 0] = workspace.log_expected[i]
-            if hit > 0:
-                sample_count[p, hit] = 0
-            if plan.uses_score_gain:
-                pairs.score_gain[p, 0] = _score_gain(workspace, e, i)
-                for k in range(n_noise):
-                    pairs.score_gain[p, 1 + k] = _score_gain(workspace, e, first + k)
-            _describe_example(run, workspace, block, e, pairs, p, 1)
-            p += 1
-    loss = coefficients(pairs, run.tables.state, run.constants, p, 1 + n_noise, lr * plan.optimizer.state_rate)
-    clear(workspace.batch.z, e, (first + n_noise + SIMD_WIDTH - 1) // SIMD_WIDTH * SIMD_WIDTH)
-    p = 0
-    for i in range(n_centres):
-        if block.label[e, i] > 0:
-            workspace.batch.z[e, i] += z[p, 0]
-            for k in range(n_noise):
-                workspace.batch.z[e, first + k] += z[p, 1 + k]
-            hit = workspace.noise_column[i]
-            if hit > 0:
-                sample_count[p, hit] = block.drawn[0, first + hit - 1]
-            p += 1
+                pairs.score_gain[p, 1 + k] = _score_gain(workspace, e, first + k)
+        _describe_example(run, workspace, block, e, pairs, p, 1)
+    n, state_lr = round_up_to_padding(1 + n_noise), lr * plan.optimizer.state_rate
+    loss = coefficients(pairs, run.tables.state, run.constants, n_pairs, n, state_lr)
+    clear(scores_of_block, e, n_centres)
+    for k in range(0, n_noise, SIMD_WIDTH):
+        total = zeros()
+        for p in range(n_pairs):
+            total = total + load(z, p, 1 + k)
+        store(scores_of_block, e, first + k, total)
+    for p in range(n_pairs):
+        scores_of_block[e, centre[p]] += z[p, 0]
+        hit = workspace.noise_column[centre[p]]
+        if hit > 0:
+            sample_count[p, hit] = block.drawn[0, first + hit - 1]
     return loss
 
 

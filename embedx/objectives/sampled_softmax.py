@@ -25,7 +25,7 @@ import dataclasses
 import numpy as np
 
 from embedx.kernels.compiled import kernel, kernel_part
-from embedx.kernels.maths import exp
+from embedx.kernels.maths import exp, larger
 from embedx.objectives.contract import Objective, SampledSettings
 from embedx.objectives.parts import log_sums, n_positives, positive
 from embedx.settings import param
@@ -58,7 +58,7 @@ def _corrected(batch, e, n, y, how):
     largest = score
     for k in range(n):
         z[e, k] = z[e, k] - log_expected_count[e, k] if sample_count[e, k] > 0 else score
-        largest = max(largest, z[e, k])
+        largest = larger(largest, z[e, k])
     own = exp(score - largest)
     mass = z.dtype.type(0)
     for k in range(n):

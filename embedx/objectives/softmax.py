@@ -8,7 +8,7 @@ With several labels this is the cross-entropy to them, each with its weight.
 import numpy as np
 
 from embedx.kernels.compiled import kernel
-from embedx.kernels.maths import exp
+from embedx.kernels.maths import exp, larger
 from embedx.objectives.contract import Objective
 
 
@@ -17,12 +17,13 @@ def coefficients(batch, state, constants, n_examples, n, lr):
     """Summed loss of the examples; overwrites their scores z[:n_examples, :n] by ∂loss/∂z."""
     z, label, sample_count = batch.z, batch.label, batch.sample_count
     total = np.float64(0)
+    lowest = z.dtype.type(-np.inf)
     for e in range(n_examples):
-        largest = np.float32(-np.inf)
+        largest = lowest
         n_labels = np.float32(0)
         for k in range(n):
             competes = label[e, k] + sample_count[e, k] > 0
-            largest = max(largest, z[e, k] if competes else largest)
+            largest = larger(largest, z[e, k] if competes else lowest)
             n_labels += label[e, k]
         if n_labels == 0:
             z[e, :n] = 0
