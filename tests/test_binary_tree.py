@@ -39,10 +39,11 @@ def shuffled(counts):
 def test_probabilities_multiply_along_the_paths(counts, ordered):
     objective = HierarchicalSoftmax(HierarchicalSoftmax.Settings())
     objective.prepare(np.array(counts), shuffled(counts) if ordered else None)
-    paths = objective.paths()
-    z = np.random.default_rng(9).normal(size=objective.n_rows(len(counts)))
+    paths, z = objective.paths(), np.random.default_rng(9).normal(size=objective.n_rows(len(counts)))
     wanted = reference.tree_log_probability(z, *paths)
     np.testing.assert_allclose(objective.log_probability(z, np.zeros(len(counts))), wanted, atol=1e-12)
+    p = (1 + np.array(counts)) / (1 + np.array(counts)).sum()
+    np.testing.assert_allclose(objective.log_probability(objective.initial_bias(p, p), p), np.log(p), atol=1e-9)
     assert (paths.nodes.dtype, paths.bits.dtype, paths.offsets.dtype) == (np.int32, np.float32, np.int64)
     assert (paths.nodes[paths.offsets[:-1][np.diff(paths.offsets) > 0]] == 0).all()  # all ways start at the root
 
@@ -71,15 +72,14 @@ def test_a_tree_of_halves_keeps_the_order_and_is_as_flat_as_can_be(counts):
 
 def test_frequent_classes_are_near_the_root_and_classes_never_seen_do_not_make_a_comb():
     depth = huffman(np.array([1000, 10] + [0] * 1024)).depth
-    assert (depth[0], depth[1]) == (1, 2)
-    assert depth.max() == 12
+    assert (depth[0], depth[1], depth.max()) == (1, 2, 12)
 
 
 def test_the_loss_of_a_tree_is_minus_the_log_probability():
     objective = HierarchicalSoftmax(HierarchicalSoftmax.Settings())
     objective.prepare(np.array(COUNTS["Zipf"]))
     paths, z = objective.paths(), np.random.default_rng(10).normal(size=298)
-    way = slice(paths.offsets[77], paths.offsets[78])
+    way = slice(*paths.offsets[77:79])
     bits = paths.bits[way]
     loss, _, _ = answer(objective, z[paths.nodes[way]], bits, 1 - bits, 0 * bits)
     assert loss == pytest.approx(-objective.log_probability(z, np.zeros(299))[77])

@@ -2,9 +2,9 @@
 
 import ast
 import re
-import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import mutation
 import pytest
@@ -23,10 +23,12 @@ def untested(x):
     return -x
 """
 TEST = """
+import pytest
 from embedx.tiny.module import endless, large
 
-def test_large():
-    assert large(5)
+@pytest.mark.parametrize("x", [5], ids=["a|b"])
+def test_large(x):
+    assert large(x)
 
 def test_endless():
     assert endless(0) == 1
@@ -34,8 +36,9 @@ def test_endless():
 PRINTED = re.compile(r"([a-z ]+): embedx/tiny/module.py:\d+ (\w+)\n    - .*\n    \+ (.*)\n")
 
 
-def changes(source):
-    return [mutant.after for mutant in mutation.mutants("x.py", f"def f(a, b=2, *, c: int = 3):\n    {source}\n")]
+def test_each_folder_has_all_tests_that_are_named_for_it():
+    names = {name for tests in mutation.TESTS.values() for name in tests.split()}
+    assert {name for name in names if not list(Path(__file__).parent.glob(f"test_{name}.py"))} == set()
 
 
 @pytest.mark.parametrize(
@@ -66,7 +69,7 @@ def changes(source):
     ],
 )  # fmt: skip
 def test_one_thing_is_changed_at_a_time(source, after):
-    assert changes(source) == after
+    assert [each.after for each in mutation.mutants("x.py", f"def f(a, b=2, *, c: int = 3):\n    {source}\n")] == after
 
 
 def test_nothing_is_changed_outside_functions():
@@ -88,15 +91,12 @@ def test_what_no_test_notices_survives_and_is_printed(tmp_path):
         "embedx/__init__.py": "",
         "pyproject.toml": '[tool.pytest.ini_options]\naddopts = "--dist worksteal"\n',
         "tests/test_tiny.py": TEST,
+        "tests/mutation.py": Path(mutation.__file__).read_text(),
     }
     for name, content in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(content)
-    shutil.copy(mutation.__file__, tmp_path / "tests")
-    code = (
-        "from pathlib import Path; from tests import mutation; mutation.ROOT = Path.cwd(); mutation.START_SECONDS = 1; "
-        "mutation.TESTS = {'embedx/tiny': 'tiny'}; mutation.main()"
-    )
+    code = "from tests import mutation; mutation.START_SECONDS = 1; mutation.TESTS = {'embedx/tiny': 'tiny'}; mutation.main()"
     ran = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
     assert ran.returncode == 1, ran.stderr
     assert {(what, function, after) for what, function, after in PRINTED.findall(ran.stdout)} == {

@@ -15,7 +15,7 @@ from embedx.search.balanced_tree import MIN_GAIN, N_ITERATIONS, SparseVectors, b
 from embedx.search.cluster_scores import EMPTY_CLUSTER_SCORE
 from embedx.search.kmeans import MASKED_SCORE
 from embedx.search.spec import SearchSpec
-from embedx.search.updater import IndexUpdater
+from embedx.search.updater import IndexUpdater, mark_stale, new_stale_rows
 from embedx.training.progress import Silent
 
 N, DIM = 70, 11
@@ -255,6 +255,12 @@ def test_the_numbers_of_queries_stay_within_int32():
 # ---- updates
 
 
+def test_a_row_that_changed_twice_is_stale_once():
+    stale = new_stale_rows(N)
+    mark_stale(np.array([9, 3, 9], np.int32), 3, stale)
+    assert (stale.rows[: stale.n[0]].tolist(), np.flatnonzero(stale.is_stale).tolist()) == ([9, 3], [3, 9])
+
+
 def test_reassignments_are_counted_by_block():
     table = clustered(N, DIM, groups=9)
     updater = IndexUpdater(table, N, DIM, spec(2, 5), seed=1, threads=1, progress=Silent())
@@ -278,8 +284,7 @@ def naive_halves(x, ids, key):
     """Balanced spherical 2-means of the rows `ids` of x: first and second half."""
     first = ids[int(low_half_below(np.uint64(bits(key, np.uint64(0))), len(ids)))]
     second = int(low_half_below(np.uint64(bits(key, np.uint64(1))), len(ids) - 1))
-    at = ids.index(first)
-    centroids, before = np.stack([x[first], x[ids[second + (second >= at)]]]), -1.0
+    centroids, before = np.stack([x[first], x[ids[second + (second >= ids.index(first))]]]), -1.0
     halves = None
     for _ in range(N_ITERATIONS):
         if halves:

@@ -253,8 +253,7 @@ def test_spans_are_where_the_length_of_the_text_and_the_share_say():
 def test_the_words_of_the_spans_are_held_out_in_text_order():
     tokens, remap = some_tokens(50 * PIECE - 300), np.array([4, -1, 0, 1, 2, 3, -1, 5, 6], dtype=np.int32)
     found = hold_out(tokens, remap, 0.4)
-    words, places, unseen = [], [], np.zeros(7, int)
-    sentence = 0
+    words, places, unseen, sentence = [], [], np.zeros(7, int), 0
     span = {position: k for k, (start, stop) in enumerate(found.bounds.tolist()) for position in range(start, stop)}
     for position, token in enumerate(tokens.tolist()):
         if found.pieces[position // PIECE] and token >= 0 and remap[token] >= 0:
@@ -266,6 +265,7 @@ def test_the_words_of_the_spans_are_held_out_in_text_order():
             places.append((span[position], sentence))
     assert found.words.tolist() == words
     assert found.counts.tolist() == unseen.tolist()
+    assert hold_out(tokens, np.minimum(remap, 0), 0.4).counts.tolist() == [unseen.sum()]
     assert unseen.sum() > found.n_words == sum(word >= 0 for word in words)
     assert found.spans.tolist() == [place[0] for place in places]
     changes = [one != other for one, other in zip(places[1:], places[:-1], strict=True)]

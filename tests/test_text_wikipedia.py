@@ -88,7 +88,7 @@ def test_a_dump_that_ends_too_early_is_an_error_unless_the_recipe_says_so(tmp_pa
             "a label here, , mail and end",
         ),
         ("{{Infobox\n| a = {{nested|{{deep}}}}\n|}}Text{{cite}} goes on", "Text goes on"),
-        ("before\n{| class=x\n| cell\n{|\n| inner\n|}\n|}\nafter", "before\nafter"),
+        ("before\n :{| class=x\n| cell\n{|\n| inner\n|}\n|}\nafter", "before\nafter"),
         ("unbalanced {{ stays readable [[ so", "unbalanced stays readable so"),
         ("closed {{x}} then }} open {{ {{y}} end", "closed then open end"),
         ("{| \n| a table without end\n! head\nText", "Text"),
