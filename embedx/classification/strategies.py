@@ -1,6 +1,7 @@
 """How classification trains a chunk of labelled examples, one class for each way in which candidates are chosen.
 
-Sampled        a few output rows for each example, or those on a tree's path     engine/sampled.py
+Sampled        a few output rows for each example: drawn, on a tree's path, or all of a small output
+                                                                                engine/sampled.py
 SampledSparse  the same with sparse output rows                                  engine/sparse_rows.py
 Retrieved      those that an index finds to score highest                        engine/retrieved.py
 Full           every output row for each example                                 engine/full.py
@@ -9,8 +10,9 @@ FullTiled      the same where the loss is a sum over labels                     
 
 Sparse weights of losses that are sums over labels are trained by tree_training.py.
 
-With --deterministic sampled and retrieved candidates are trained by one thread; where all rows compete, threads share a
-minibatch in a fixed number of parts, so that sums do not depend on the number of threads.
+With --deterministic sampled and retrieved candidates are trained by one thread, and all rows of a small output always: threads
+that overwrite each other's updates of so few rows cost likelihood. Elsewhere threads share a minibatch in a fixed number of
+parts, so that sums do not depend on the number of threads.
 """
 
 import abc
@@ -34,7 +36,7 @@ from embedx.kernels.random import stream_key
 from embedx.objectives.contract import Objective
 from embedx.optimizers.contract import Table, UpdateRule, new_table
 from embedx.optimizers.decay import clock_step, decay_all, decay_rows
-from embedx.samplers.contract import Sampler, new_data
+from embedx.samplers.contract import FILTER_SIZE, Sampler, new_data
 from embedx.search.index import empty_index
 from embedx.search.message_passing import new_message_workspace
 from embedx.search.query import new_query_workspace
@@ -50,6 +52,7 @@ CHUNK = 4096  # examples between two looks at the clock, where steps are small
 N_SAMPLED = 1024  # examples by which the loss before training is estimated
 SEARCHED = 64  # the same where rows are found: so old is what an index knows of them
 MAX_FOUND = 2**23  # rows that a minibatch may find
+SMALL_STEP = 2**20  # multiplications for the scores of a minibatch; for more, matrix products by BLAS are faster
 
 
 class Classification(Strategy):
@@ -222,8 +225,8 @@ class Sampled(Classification):
     """A few rows for each example, by threads that share the tables."""
 
     def prepare(self) -> None:
-        n_draws = min(self.objective.negatives, len(self.counts))
         self.drawing = self.warm_up or self.sampler
+        n_draws = self.n_rows if self.drawing.candidates == "all" else min(self.objective.negatives, len(self.counts))
         self.draws = self.drawing.data(n_draws)
         self.make_outputs()
         self.shared = self.share(
@@ -233,7 +236,7 @@ class Sampled(Classification):
         longest = int(np.diff(self.draws.offsets).max(initial=1))
         self.workers = [
             sampled.new_workspace(self.plan, self.examples, longest)
-            for _ in range(1 if self.settings.deterministic else self.threads)
+            for _ in range(1 if self.settings.deterministic or self.drawing.candidates == "all" else self.threads)
         ]
         self.chunk = self.batch * max(1, CHUNK // 4 // self.batch)
 
@@ -428,7 +431,7 @@ def strategy_for(objective: Objective, settings: Any, sampler: Sampler, examples
         return Retrieved
     if sampler.candidates != "all":
         return SampledSparse if settings.weights == "sparse" else Sampled
-    is_sparse_linear = examples.dense.size == 0 and not settings.hidden
-    if not is_sparse_linear:
-        return Full
+    if width := settings.hidden or examples.dense.shape[1]:
+        n, n_rows = min(settings.batch_size, len(examples.label_offsets) - 1), objective.n_rows(len(sampler.counts))
+        return Sampled if n_rows <= FILTER_SIZE and n * n_rows * width <= SMALL_STEP else Full
     return FullTiled if objective.separable and settings.labels != "one" and not settings.max_norm else FullSparse

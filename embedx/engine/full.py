@@ -86,7 +86,8 @@ class FullSteps(abc.ABC):
     def in_parts(self, n: int, work: Callable[[int, int, int], T]) -> list[T]:
         """The results of work(part, first, last) on equal parts of 0..n, by the threads."""
         bounds = [n * part // self.parts for part in range(self.parts + 1)]
-        return list(self.pool.map(work, range(self.parts), bounds[:-1], bounds[1:]))
+        mapped = map if self.parts == 1 else self.pool.map
+        return list(mapped(work, range(self.parts), bounds[:-1], bounds[1:]))
 
     def _coefficients(
         self, chosen: np.ndarray, labels: tuple[np.ndarray, np.ndarray], z: np.ndarray, uniforms: np.ndarray, lr: np.float32
