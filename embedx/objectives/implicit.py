@@ -50,7 +50,7 @@ scores as they came, at the new u.
 import numpy as np
 
 from embedx.kernels.compiled import kernel, kernel_part
-from embedx.kernels.maths import lambert_w_exp, log, moved_lambert_w
+from embedx.kernels.maths import lambert_w_exp, larger, log, moved_lambert_w
 from embedx.objectives.parts import (
     LARGEST_EXPONENT,
     LOWEST,
@@ -65,11 +65,12 @@ from embedx.objectives.parts import (
 
 # The last step towards u. Newton's method leaves about its square, Halley's less than a tenth of its cube.
 NEWTONS_LAST, HALLEYS_LAST, HALLEYS_LAST_32 = 1e-8, 1e-5, np.float32(0.02)
-MAX_NEAR_STEPS = 4  # from one of 1 on; where q is 1e6, rounding keeps them from becoming small
+MAX_NEAR_STEPS = 5  # from one of 1 on; where q is 1e6, rounding keeps them from becoming small
 NEAR = 0.1  # nats from where on in float64 W is moved instead of found again; in float32 1
 ROUNDING = np.float32(1e-6)  # times u, below which no step can be told from rounding in float32
 MIN_SHIFT = 1e-20  # stands for lr · score_gain where that is 0: a / MIN_SHIFT is then the gradient
 LEAST = np.float32(1e-20)
+LOWEST_EXPONENT = np.float32(-80)  # whose W is still a normal number of float32
 
 
 @kernel_part
@@ -112,35 +113,41 @@ def raman_step(pushes, slopes, curvatures, u, before, n_labels, share):
 
 
 @kernel_part
+def _pushing(t):
+    """W(e^t), or t itself where that is far below 0."""
+    return lambert_w_exp(t) if t > LOWEST_EXPONENT else t
+
+
+@kernel_part
 def solve_raman(batch, e, n, lr, u, before, n_labels, share):
-    """The u at which pushes Σ_k b_k / q_k balance, from `u` on; overwrites log b_k + b_k + u, in z[e, k], by b_k."""
+    """The u at which pushes Σ_k b_k / q_k balance, from `u` on; overwrites t_k = log b_k + b_k + u, in z[e, k], by b_k.
+
+    While u moves, z[e, k] is b_k, or t_k - u where that is so low that b_k would underflow: it is below 0 and pushes nothing.
+    """
     z, score_gain = batch.z, batch.score_gain
     one, zero, least = np.float32(1), z.dtype.type(0), z.dtype.type(LEAST)
     in_float32 = z.itemsize == 4
     enough, near = (HALLEYS_LAST_32, one) if in_float32 else (HALLEYS_LAST, NEAR)
+    for k in range(n):
+        z[e, k] = _pushing(z[e, k] - u)
+    n_near = 0
     for _ in range(100):
         pushes, slopes, curvatures = zero, zero, zero
         for k in range(n):
-            b = lambert_w_exp(z[e, k] - u)
+            b = larger(z[e, k], zero)
             damping, push = one / (one + b), b / max(lr * score_gain[e, k], least)
             pushes, slopes, curvatures = pushes + push, slopes + push * damping, curvatures + push * damping**3
         step = raman_step(pushes, slopes, curvatures, u, before, n_labels, share)
         u += step
-        if not abs(step) > near + ROUNDING * abs(u):
-            break
-    for k in range(n):
-        z[e, k] = lambert_w_exp(z[e, k] - u)
-    for _ in range(MAX_NEAR_STEPS):
-        if not abs(step) > enough + ROUNDING * abs(u):
-            break
-        pushes, slopes, curvatures = zero, zero, zero
+        if abs(step) > near + ROUNDING * abs(u):
+            for k in range(n):
+                z[e, k] = _pushing((z[e, k] + log(z[e, k]) if z[e, k] > 0 else z[e, k]) - step)
+            continue
         for k in range(n):
-            damping, push = one / (one + z[e, k]), z[e, k] / max(lr * score_gain[e, k], least)
-            pushes, slopes, curvatures = pushes + push, slopes + push * damping, curvatures + push * damping**3
-        step = raman_step(pushes, slopes, curvatures, u, before, n_labels, share)
-        u += step
-        for k in range(n):
-            z[e, k] = moved_lambert_w(z[e, k], step)
+            z[e, k] = moved_lambert_w(z[e, k], step) if z[e, k] > 0 else z[e, k] - step
+        n_near += 1
+        if not abs(step) > enough + ROUNDING * abs(u) or n_near == MAX_NEAR_STEPS:
+            break
     return u
 
 
@@ -168,7 +175,7 @@ def step_raman(batch, e, n, estimate, before, lr, n_updates):
     unit = log(n_labels)  # so that b_k = W(e^{z_k - (u - unit)})
     u = solve_raman(batch, e, n, lr, z.dtype.type(mean - unit), z.dtype.type(before - unit), n_labels, share)
     for k in range(n):
-        moved = z[e, k] / max(lr * score_gain[e, k], least) - label[e, k]
+        moved = larger(z[e, k], zero) / max(lr * score_gain[e, k], least) - label[e, k]
         z[e, k] = moved if label[e, k] + sample_count[e, k] > 0 else zero
     u += unit
     return u, n_labels * (u - 1 + np.exp(min(estimate - u, LARGEST_EXPONENT))) - reward
