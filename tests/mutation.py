@@ -27,7 +27,7 @@ TESTS = {
     "embedx/objectives": "objectives* bouchard binary_tree sparse_weights search_messages",
     "embedx/samplers": "samplers* adversarial",
     "embedx/optimizers": "optimizers engine_numbers",
-    "embedx/engine": "engine_* sparse_rows",
+    "embedx/engine": "engine_* sparse_rows sparse_weights label_tree subwords",
     "embedx/search": "search*",
     "embedx/labeled": "labeled_* damaged_files bounded_memory",
     "embedx/text": "text_* streams fetch subwords skipgram_objectives corpus_check "
