@@ -22,7 +22,7 @@ from embedx.text.tokenizer import BAD, FIRST_BAD, TOO_LONG, Table, Tokenizer
 
 CHUNK_BYTES = 1 << 20  # enough that looking up its words takes little time beside finding them
 MAX_CHUNK_BYTES = 1 << 23  # it is cut there, even within a word
-MAX_TABLE_TYPES = 1 << 15  # a table of so many words, which outgrow a core's own cache, is not used again
+MAX_TABLE_TYPES = 1 << 18  # a table of so many words, of some 15 MB, is not used again
 
 
 class Chunk(NamedTuple):
