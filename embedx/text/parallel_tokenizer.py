@@ -1,11 +1,10 @@
 """From blocks of text to tokens, on one thread or on several, with the same tokens in the same order.
 
-Text is cut into chunks, where words end. A thread tokenises a chunk with any of several tables, which keep their words from
-chunk to chunk. The chunks are renumbered in their order: when a token first is a word of its table, that word is looked up
-among all words, and a new one gets the next number. So the numbers do not depend on the threads.
+Text is cut into chunks, where words end. Each is tokenised with a table of its own, which numbers words by first appearance.
+The chunks are renumbered in their order: their words are looked up among all words, and a word that is new there gets the next
+number. So the numbers do not depend on the threads.
 """
 
-import weakref
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
@@ -18,11 +17,10 @@ from embedx.text.in_order import in_order
 from embedx.text.sources import Source
 from embedx.text.streams import TextBlock
 from embedx.text.tables import SENTENCE_END
-from embedx.text.tokenizer import BAD, FIRST_BAD, TOO_LONG, Table, Tokenizer
+from embedx.text.tokenizer import BAD, FIRST_BAD, TOO_LONG, Tokenizer, renumber
 
 CHUNK_BYTES = 1 << 20  # enough that looking up its words takes little time beside finding them
 MAX_CHUNK_BYTES = 1 << 23  # it is cut there, even within a word
-MAX_TABLE_TYPES = 1 << 18  # a table of so many words, of some 15 MB, is not used again
 
 
 class Chunk(NamedTuple):
@@ -31,7 +29,7 @@ class Chunk(NamedTuple):
     source: int
     data: bytes
     offset: int  # bytes of the source's text before it
-    is_cut: bool  # it ends within a word, and the next one needs its table
+    continues: bool  # it begins within a word, and needs the table of the last one
     is_last: bool  # of its source
     stored: int  # bytes read so far, as stored
 
@@ -44,8 +42,8 @@ class Piece(NamedTuple):
     bad: int  # ill-formed UTF-8 sequences
     first_bad: int  # byte offset of the first of them in the text of the source
     too_long: int  # words that were left out for their length
-    words: Tokenizer
-    table: Table  # of these words up to there, by which the tokens are numbered
+    words: Tokenizer  # by whose table the tokens are numbered
+    n_types: int  # its words up to there
 
 
 def pieces(
@@ -63,30 +61,22 @@ def pieces(
         return
 
     def apart(chunk: Chunk, last: Future[Piece] | None) -> Piece:
-        own = last.result().words if last else unused.pop()
-        piece = tokenized(chunk, sources[chunk.source], settings, own)
-        if not chunk.is_cut:
-            unused.append(own if own.n_types < MAX_TABLE_TYPES else Tokenizer(settings))
-        return piece
+        own = last.result().words if last else Tokenizer(settings)
+        return tokenized(chunk, sources[chunk.source], settings, own)
 
     def submitted() -> Iterator[Future[Piece]]:
         last = None
         for chunk in cut:
-            yield (piece := pool.submit(apart, chunk, last))
-            last = piece if chunk.is_cut else None
+            last = pool.submit(apart, chunk, last if chunk.continues else None)
+            yield last
 
-    unused = [Tokenizer(settings) for _ in range(threads)]
-    numbers: weakref.WeakKeyDictionary[Tokenizer, np.ndarray] = weakref.WeakKeyDictionary()  # among all words, of each table's
     pool = ThreadPoolExecutor(threads, "embedx-tokens")
     try:
         for piece in in_order(submitted(), 2 * threads):
-            known = numbers.get(piece.words, piece.tokens[:0])
-            if (n_new := int(piece.tokens.max(initial=-1)) + 1 - len(known)) > 0:
-                known = numbers[piece.words] = np.pad(known, (0, n_new), constant_values=-1)
-            words.enter(piece.tokens, piece.table, known)
+            numbers = np.empty(piece.n_types, np.int32)
+            words.enter(piece.words.table, numbers)
+            renumber(piece.tokens, numbers)
             yield piece
-            if not words.n_types:  # they were taken out
-                numbers.clear()
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
 
@@ -98,13 +88,14 @@ def tokenized(chunk: Chunk, source: Source, settings: TextSettings, words: Token
     if bad and settings.on_bad_utf8 == "error":
         remedy = "convert it with iconv -t UTF-8, or choose --on-bad-utf8 replace or skip"
         raise EmbedxError(f"{source.name}: not UTF-8 at byte {first_bad} of the (unpacked) text; {remedy}")
-    return Piece(chunk, tokens, bad, first_bad, too_long, words, words.table)
+    return Piece(chunk, tokens, bad, first_bad, too_long, words, words.n_types)
 
 
 def chunks(blocks: Iterable[TextBlock], whole: Sequence[bool]) -> Iterator[Chunk]:
     """The blocks put together to chunks that end where words do, of `whole` sources with SENTENCE_END."""
     pieces: list[bytes] = []
     offset = size = 0
+    continues = False
     for source, data, stored in blocks:
         pieces.append(data)
         size += len(data)
@@ -115,6 +106,6 @@ def chunks(blocks: Iterable[TextBlock], whole: Sequence[bool]) -> Iterator[Chunk
             continue
         rest = data[cut:] if cut else b""
         pieces[-1] = data[: len(data) - len(rest)]
-        yield Chunk(source, b"".join(pieces), offset, bool(data) and not cut, not data, stored)
-        offset = offset + size - len(rest) if data else 0
+        yield Chunk(source, b"".join(pieces), offset, continues, not data, stored)
+        offset, continues = (offset + size - len(rest), not cut) if data else (0, False)
         pieces, size = [rest], len(rest)

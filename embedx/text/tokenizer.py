@@ -209,30 +209,20 @@ def scan(data, p, on_bad, characters, state, table, out):
 
 
 @kernel
-def enter_tokens(tokens, t, others, state, table, numbers):
-    """Write numbers[token] for each of tokens[t:] that is a word of the table `others`. Where that is -1, the word is entered
-    first, unless it is there. Returns how far it came: to the end, or to a word for which `table` may be full."""
+def enter_words(others, state, table, numbers):
+    """Enter the first words of the table `others`, unless they are there; write the number of each to `numbers`."""
     types = state[TYPES]
-    while t < len(tokens):
-        word = tokens[t]
-        if word != END_OF_SENTENCE and numbers[word] < 0:
-            end = table.starts[types]
-            key = np.int64(0)
-            letters = others.letters[others.starts[word] : others.starts[word + 1]]
-            if end + len(letters) > len(table.letters) or types + 2 > len(table.starts) or 2 * types >= len(table.slots):
-                break
-            for letter in letters:
-                table.letters[end] = letter
-                end += 1
-                key = packed(key, np.int64(letter))
-            numbers[word] = number_of(table, types, end, key)
-            types += numbers[word] == types
-        if word != END_OF_SENTENCE:
-            tokens[t] = numbers[word]
-        t += 1
+    for word in range(len(numbers)):
+        end = table.starts[types]
+        key = np.int64(0)
+        for i in range(others.starts[word], others.starts[word + 1]):
+            table.letters[end] = others.letters[i]
+            end += 1
+            key = packed(key, np.int64(others.letters[i]))
+        numbers[word] = number_of(table, types, end, key)
+        types += numbers[word] == types
     state[TYPES] = types
     state[END] = table.starts[types]
-    return t
 
 
 @kernel
@@ -283,15 +273,10 @@ class Tokenizer:
         starts = self.table.starts[: self.n_types + 1].copy()
         return WordList(self.table.letters[: starts[-1]].tobytes(), starts)
 
-    def enter(self, tokens: np.ndarray, others: Table, numbers: np.ndarray) -> None:
-        """Number tokens, which are by another table, by this one, which gets the words that are new.
-
-        numbers  int32: the number of each word of the other table, -1 until a token has been that word; updated
-        """
-        t = 0
-        while t < len(tokens):
-            self._reserve(int(np.diff(others.starts[max(tokens[t], 0) :][:2])[0]))
-            t = enter_tokens(tokens, t, others, self.state, self.table, numbers)
+    def enter(self, others: Table, numbers: np.ndarray) -> None:
+        """Number the first words of another table, and write the number of each to `numbers`, int32."""
+        self._reserve(int(others.starts[len(numbers)]), len(numbers))
+        enter_words(others, self.state, self.table, numbers)
 
     def outgrows(self, memory: int) -> bool:
         """Whether the table of words takes more than `memory` bytes, or will when it is copied to grow. Not within a word."""
@@ -330,9 +315,9 @@ class Tokenizer:
         self.cut_off = data[p:]
         return out[: self.state[EMITTED]].copy()
 
-    def _reserve(self, n_bytes: int) -> None:
+    def _reserve(self, n_bytes: int, n_words: int = 1) -> None:
         """Grow whatever may become full. A byte appends at most three (one bad byte as U+FFFD)."""
-        n_letters, types = int(self.state[END]) + 3 * n_bytes, self.n_types
+        n_letters, types = int(self.state[END]) + 3 * n_bytes, self.n_types + n_words - 1
         letters, starts, slots = self.table
         if n_letters > len(letters):
             letters = grown(letters, n_letters)

@@ -152,7 +152,8 @@ def _pages(blocks: Iterable[bytes], cut_off: bool) -> Iterator[Page]:
         if name in ("title", "ns", "text", "redirect"):
             page[name] = "".join(content)
         elif name == "namespace":
-            namespaces[namespace := "".join(content).lower()] = key
+            namespace = "".join(content).lower()
+            namespaces[namespace] = key
             if key in ("6", "14"):  # files and categories
                 hidden_links |= {namespace}
         elif name == "page":
@@ -179,7 +180,8 @@ def _pages(blocks: Iterable[bytes], cut_off: bool) -> Iterator[Page]:
             raise DumpError(f"not a whole Wikipedia dump ({error}); fetch or copy it again") from error
         n_bytes += len(block)
         if n_bytes > MAX_BYTES:
-            raise DumpError(f"no dump as MediaWiki writes it (a page of more than {MAX_BYTES:,} bytes); is it the right file?")
+            limit = f"a page of more than {MAX_BYTES:,} bytes"
+            raise DumpError(f"no dump as MediaWiki writes it ({limit}); is it the right file?")
 
 
 def _is_article(page: dict[str, str], namespaces: dict[str, str]) -> bool:
@@ -212,7 +214,8 @@ def plain_text(wikitext: str, hidden_links: frozenset[str] = HIDDEN_LINKS) -> st
             break
         pieces[1::2] = map(shown, pieces[1::2])
         text = "".join(pieces)
-    text = SWITCH.sub("", QUOTES.sub("", TAG.sub("", BREAKING_TAG.sub("\n", text))))
+    text = QUOTES.sub("", TAG.sub("", BREAKING_TAG.sub("\n", text)))
+    text = SWITCH.sub("", text)
     if "://" in text:  # else the pattern, which may begin at any word, takes long to find nothing
         text = BARE_URL.sub("", text)
     text = EMPTY_BRACKETS.sub("", UNBALANCED.sub(" ", html.unescape(LONG_REFERENCE.sub("\ufffd", text))))
