@@ -115,8 +115,9 @@ class AliasSampler(Sampler, abc.ABC):
         return n_draws * self.noise if self.counts_repeats else drawn_at_all(self.noise, n_draws)
 
     def log_noise(self, n_draws: int) -> np.ndarray:
+        counted = self.noise if self.counts_repeats else drawn_at_all(self.noise, n_draws)
         with np.errstate(divide="ignore"):
-            return np.asarray(np.log(self.expected_counts(n_draws)), dtype=np.float32)
+            return np.asarray(np.log(counted), dtype=np.float32)
 
     def data(self, n_draws: int) -> SamplerData:
         table = alias_table(self.noise)
