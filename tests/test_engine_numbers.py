@@ -11,24 +11,11 @@ from embedx.kernels import maths, random, simd
 from embedx.kernels.compiled import kernel
 from embedx.kernels.simd import aligned_zeros, padded
 from embedx.samplers.alias import alias_table, draw
+from tests.applied import applied
 
-
-@kernel
-def apply_exp(x, out):
-    for i in range(x.size):
-        out[i] = maths.exp(x[i])
-
-
-@kernel
-def apply_sigmoid(x, out):
-    for i in range(x.size):
-        out[i] = maths.sigmoid(x[i])
-
-
-@kernel
-def apply_softplus(x, out):
-    for i in range(x.size):
-        out[i] = maths.softplus(x[i])
+apply_exp = applied(maths.exp)
+apply_sigmoid = applied(maths.sigmoid)
+apply_softplus = applied(maths.softplus)
 
 
 @kernel

@@ -8,12 +8,9 @@ from scipy import special
 
 from embedx.kernels import maths
 from embedx.kernels.compiled import kernel
+from tests.applied import applied
 
-
-@kernel
-def apply_lambert_w_exp(x, out):
-    for i in range(x.size):
-        out[i] = maths.lambert_w_exp(x[i])
+apply_lambert_w_exp = applied(maths.lambert_w_exp)
 
 
 @kernel
@@ -30,22 +27,9 @@ def find_largest(x, out):
     out[0] = largest
 
 
-@kernel
-def apply_log_ndtr(x, out):
-    for i in range(x.size):
-        out[i] = maths.log_ndtr(x[i])
-
-
-@kernel
-def apply_hazard(x, out):
-    for i in range(x.size):
-        out[i] = maths.hazard(x[i])
-
-
-@kernel
-def apply_ndtri(x, out):
-    for i in range(x.size):
-        out[i] = maths.ndtri(x[i])
+apply_log_ndtr = applied(maths.log_ndtr)
+apply_hazard = applied(maths.hazard)
+apply_ndtri = applied(maths.ndtri)
 
 
 def compiled(apply, x):

@@ -193,7 +193,7 @@ def test_a_run_that_went_back_has_to_beat_the_baseline():
     outcome = walk(strategy, 0.1)
     assert len(outcome.lowered_rates) == 3
     assert "while that of a model without inputs is 24" in str(outcome.diverged)
-    advice = "none of the learning rates 0.1, 0.01, 0.0001, 1e-06 works: leave --learning-rate out or try another"
+    advice = "none of the learning rates 0.1, 0.01, 0.0001, 1e-06 works: leave --learning-rate out, or try a smaller one"
     assert str(outcome.diverged).endswith(advice)
     assert 0.9 <= outcome.epochs < 1  # where it was good
 
@@ -207,7 +207,7 @@ def test_after_three_tries_a_run_ends_with_what_was_good():
     assert outcome.lowered_rates == pytest.approx([1e-2, 1e-4, 1e-6])
     assert str(outcome.diverged) == (
         "the loss is not finite after 1,000 words at learning rate 1e-06; "
-        "none of the learning rates 0.1, 0.01, 0.0001, 1e-06 works: leave --learning-rate out or try another"
+        "none of the learning rates 0.1, 0.01, 0.0001, 1e-06 works: leave --learning-rate out, or try a smaller one"
     )
     with pytest.raises(DivergedError):
         outcome.raise_reason()

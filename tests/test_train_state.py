@@ -123,7 +123,7 @@ def test_what_validation_has_seen_is_part_of_the_state(stop_after):
     whole, there = label_run("softmax", **STOPS_EARLY)
     history = there.state.values["history.epochs"].read()
     assert 2 < len(history) < 30, "should have ended early"
-    stop_after(round(there.tally.words / len(history) / 50) + 1)  # in the second pass
+    stop_after(there.state.values["trainer.next_step"].read() // len(history) + 1)  # in the second pass
     _, here = label_run("softmax", **STOPS_EARLY)
     snapshot = here.state.snapshot()
     assert len(snapshot["history.epochs"]) == 1

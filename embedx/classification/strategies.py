@@ -238,7 +238,8 @@ class Sampled(Classification):
             sampled.new_workspace(self.plan, self.examples, longest)
             for _ in range(1 if self.settings.deterministic or self.drawing.candidates == "all" else self.threads)
         ]
-        self.chunk = self.batch * max(1, CHUNK // 4 // self.batch)
+        longest_chunk = min(CHUNK // 4, self.n // 10) if self.drawing.candidates == "all" else CHUNK // 4  # data may be few
+        self.chunk = self.batch * max(1, longest_chunk // self.batch)
 
     def compile(self, progress: Progress, workspace: sampled.SampledWorkspace | None = None) -> None:
         arguments = (self.shared, workspace or self.workers[0], self.chunk_of(0, 0, 0, 0.0))

@@ -82,17 +82,14 @@ def chosen_by_number(functions: Sequence[Any]) -> Any:
     function.
     """
 
-    def either(i: int, function: Any, others: Any) -> Any:
-        return lambda number, *arguments: function(*arguments) if number == i else others(number, *arguments)
+    def chain(i: int) -> Any:
+        function = functions[i]
+        if i == len(functions) - 1:
+            return kernel_part(lambda number, *arguments: function(*arguments))
+        others = chain(i + 1)
+        return kernel_part(lambda number, *arguments: function(*arguments) if number == i else others(number, *arguments))
 
-    def always(function: Any) -> Any:
-        return lambda number, *arguments: function(*arguments)
-
-    *others, last = functions
-    chosen = kernel_part(always(last))
-    for i, function in enumerate(others):
-        chosen = kernel_part(either(i, function, chosen))
-    return chosen
+    return chain(0)
 
 
 def _compiled(function: Callable[..., Any], **options: Any) -> Any:

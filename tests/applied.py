@@ -1,0 +1,14 @@
+"""Functions of kernels, applied to arrays."""
+
+from embedx.kernels.compiled import kernel
+
+
+def applied(function):
+    """A kernel that writes function(x[i]) to out[i]."""
+
+    @kernel
+    def apply(x, out):
+        for i in range(x.size):
+            out[i] = function(x[i])
+
+    return apply
