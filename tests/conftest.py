@@ -17,6 +17,17 @@ import numba
 collect_ignore_glob = [] if numba.config.DISABLE_JIT else ["test_*_parts.py"]
 
 
+def pytest_collection_modifyitems(items):
+    """Compile the largest kernels first: those of labels on the first worker of pytest-xdist, those of words on the middle one.
+
+    Each worker begins with its part of the tests. Two that come to a kernel at the same time would both compile it.
+    """
+    marks = {item: mark.args[0] for item in items if (mark := item.get_closest_marker("compiles"))}
+    labels, words = ([item for item in items if marks.get(item) == task] for task in ("labels", "words"))
+    others, middle = [item for item in items if item not in marks], max(len(items) // 2 - len(labels), 0)
+    items[:] = labels + others[:middle] + words + others[middle:]
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _private_token_cache(tmp_path_factory):
     """Tests never read or clear the user's encoded corpora; kernels stay where they are, so that they compile once."""
@@ -47,6 +58,12 @@ def write(tmp_path):
     return write
 
 
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """A folder to work in, with a cache of its own for tokens; kernels are shared with the other tests."""
+    return tmp_path_factory.mktemp("home")
+
+
 @pytest.fixture
 def here(tmp_path, monkeypatch):
     """An empty working directory, in which the user's configuration and data folders are too."""
@@ -74,6 +91,7 @@ def two_topics(tmp_path_factory) -> Path:
 def stop_after(monkeypatch):
     """Presses Ctrl-C in the runs that follow, or with None does not, after so many chunks."""
     from embedx.training import trainer
+    from embedx.training.progress import Silent
 
     original = trainer._Work._take
 
@@ -88,6 +106,7 @@ def stop_after(monkeypatch):
         return take
 
     def stop(n):
+        monkeypatch.setattr(Silent, "interval", 0.05)  # seconds until a signal that another thread caught is noticed
         monkeypatch.setattr(trainer._Work, "_take", original if n is None else taking_at_most(n))
 
     return stop

@@ -62,6 +62,11 @@ def environment(home):
     return os.environ | {"EMBEDX_CACHE_DIR": str(Path(home, "cache")), "NUMBA_CACHE_DIR": str(Path(KERNEL_FOLDER).parent)}
 
 
+def embedx_run(home, *arguments, **how):
+    """Run a command in `home`; its completed process."""
+    return run(*arguments, cwd=home, env=environment(home), **how)
+
+
 def watched(command, folder):
     """`embedx.comparison.runs.watched` by a fork: what a run of a comparison printed, without its memory."""
     from embedx.comparison.runs import Ended

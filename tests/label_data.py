@@ -22,6 +22,15 @@ def topics(n=600, n_labels=90, n_features=200, seed=0, several=True):
     return Labeled(csr_matrix(x), Labels.of_rows(lists), n_labels)
 
 
+def write_xc(path, rows, labels, n_labels=120):
+    """Write rows, CSR, with their lists of labels as an XC file."""
+    lines = [f"{rows.shape[0]} {rows.shape[1]} {n_labels}"]
+    for row, of_row in zip(rows, labels, strict=True):
+        pairs = " ".join(f"{feature}:{value:.4f}" for feature, value in zip(row.indices, row.data, strict=True))
+        lines.append(",".join(map(str, of_row)) + " " + pairs)
+    path.write_text("\n".join(lines) + "\n")
+
+
 def ova(loss="squared-hinge"):
     found = objectives.find("ova")
     return found(found.Settings(loss=loss))
@@ -29,9 +38,8 @@ def ova(loss="squared-hinge"):
 
 def settings(loss="squared-hinge", **options):
     by_steps = options.get("weights") == "dense" or loss == "logistic" or options.get("bias")
-    return ClassifySettings(
-        **({"epochs": 6, "threads": 1} | ({"batch_size": 16, "learning_rate": 0.3} if by_steps else {}) | options)
-    )
+    steps = {"batch_size": 16, "learning_rate": 0.3} if by_steps else {}
+    return ClassifySettings(**{"epochs": 6, "threads": 1, **steps, **options})
 
 
 def trained(data, *, loss="squared-hinge", **options):

@@ -12,6 +12,7 @@ import pytest
 import zstandard
 from notes import Notes
 from scipy.sparse import csr_matrix, save_npz
+from test_labeled_errors import npy
 
 from embedx.errors import EmbedxError
 from embedx.evaluation import word_sets
@@ -34,12 +35,6 @@ HALF = "takes more than half of the memory there is; give fewer rows, or more me
 def little_memory(monkeypatch):
     monkeypatch.setattr("embedx.text.streams.BLOCK_BYTES", 1 << 10)
     monkeypatch.setattr(files, "available_memory", lambda: 40_000)
-
-
-def npy(array):
-    out = io.BytesIO()
-    np.save(out, array)
-    return out.getvalue()
 
 
 def npy_that_claims(shape, dtype="<f4"):

@@ -21,7 +21,7 @@ from embedx.training.schedule import Schedule
 from embedx.training.state import TrainState
 from embedx.training.strategy import Strategy, Tally
 from tests import forked
-from tests.forked import environment
+from tests.forked import embedx_run, environment
 from tests.notes import Notes
 
 RUNS = {
@@ -50,10 +50,14 @@ def asked(every=0.0, resumes=False, **arguments):
 
 def a_state(n=5, place=7):
     """A state with a value of each kind, and where they are kept."""
-    kept = {
+    return state_of({
         "array": np.arange(n, dtype=np.float32), "number": 0.1, "none": None, "list": [1, float("-inf"), {"a": np.ones(2)}],
         "pair": Pair(np.arange(3), place), "word": "x",
-    }  # fmt: skip
+    })  # fmt: skip
+
+
+def state_of(kept):
+    """A state of these values by name, and where they are kept."""
     state = TrainState()
     for name in kept:
         state.add(name, lambda name=name: kept[name], lambda value, name=name: kept.__setitem__(name, value))
@@ -290,10 +294,6 @@ def test_checkpoints_are_taken_between_chunks_and_training_goes_on(tmp_path, thr
 # ---- the commands, killed
 
 
-def embedx_run(home, *words, check=True):
-    return forked.run(*words, cwd=home, env=environment(home), check=check)
-
-
 def command_of(run, corpus, output):
     words = [str(corpus) if word == "CORPUS" else word for word in (RUNS | PREPARED)[run].split()]
     return [*words, "--threads", "1", "--output", output]
@@ -301,11 +301,6 @@ def command_of(run, corpus, output):
 
 def arrays_of(folder):
     return {file.name: file.read_bytes() for file in folder.iterdir() if file.suffix in (".npy", ".tsv")}
-
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory):
-    return tmp_path_factory.mktemp("home")
 
 
 @pytest.fixture(scope="module")

@@ -18,16 +18,9 @@ import embedx
 from embedx.training.progress import Reporter
 from embedx.vectors import formats
 from embedx.vectors.model import WordVectors
-from tests import forked
-from tests.forked import environment
+from tests.forked import embedx_run, environment
 
 COMMAND = [sys.executable, "-m", "embedx"]
-
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory):
-    """A folder to work in, with a cache of its own for tokens; kernels are shared with the other tests."""
-    return tmp_path_factory.mktemp("home")
 
 
 @contextlib.contextmanager
@@ -39,11 +32,6 @@ def started(home, *arguments):
         yield process
     finally:
         process.kill()
-
-
-def embedx_run(home, *arguments, check=True, **options):
-    """Run a command in `home`; its completed process."""
-    return forked.run(*arguments, cwd=home, env=environment(home), check=check, **options)
 
 
 @pytest.fixture(scope="module")
@@ -171,10 +159,7 @@ FILE_NAME = "the name of a file, but a model is a folder; train with --output mi
         ("classify digits --validation 1.5", "--validation 1.5: a fraction of the rows must be between 0 and 1"),
         ("classify bibtexx", "bibtexx: cannot be opened (No such file or directory); did you mean bibtex?"),
         ("classify text8", "text8: text without labels; train word vectors on it with `embedx train text8`"),
-        (
-            "classify FEW --label-names two",
-            'two:3: the name "zero" stands in line 1 too; tell the two labels apart',
-        ),
+        ("classify FEW --label-names two", 'two:3: the name "zero" stands in line 1 too; tell the two labels apart'),
     ],
 )
 def test_a_mistake_gets_one_line_exit_code_2_and_leaves_nothing_behind(home, two_topics, arguments, message):

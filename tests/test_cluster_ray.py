@@ -6,7 +6,7 @@ import signal
 
 import numpy as np
 import pytest
-from label_data import ova, settings, topics
+from label_data import ova, settings, topics, write_xc
 from ray_cluster import NODE, Watching, cluster_of
 from test_cluster_classify import Nodes, assert_same_bytes, quality, train
 
@@ -57,30 +57,25 @@ def n_words(found):
     return found.outcome.tally.words
 
 
-def test_two_workers_learn_what_one_machine_does(two_topics, cluster):
-    watching = Watching()
-    found = trained(two_topics, cluster, watching, heldout=0.05)
-    assert is_on_topic(found.vectors)
-    assert len(watching.workers()) == 2
-    facts = found.vectors.facts
-    assert facts["cluster"]["workers"] == 2
-    assert facts["cluster"]["bytes_merged"] > 0
-    assert facts["epochs"] == EPOCHS
-    assert facts["heldout"]["log_likelihood"] > facts["heldout"]["unigram"]
-
-
-def test_a_worker_that_is_killed_or_hangs_costs_its_range_alone(two_topics, cluster, monkeypatch):
+def test_two_workers_learn_what_one_machine_does_and_one_that_is_killed_or_hangs_costs_its_range_alone(
+    two_topics, cluster, monkeypatch
+):
     def lose(watching):
         for process, how in zip(watching.workers(), (signal.SIGKILL, signal.SIGSTOP), strict=True):
             os.kill(process, how)
 
     monkeypatch.setattr(run, "MIN_TIMEOUT", 2.0)
     watching = Watching(0.3, lose)
-    found = trained(two_topics, cluster, watching)
+    found = trained(two_topics, cluster, watching, heldout=0.05)
     os.kill(watching.workers()[1], signal.SIGCONT)
     assert len(watching.says("is lost")) == 2
     assert is_on_topic(found.vectors)
-    assert n_words(found) == pytest.approx(EPOCHS * sum(found.vectors.counts))
+    facts = found.vectors.facts
+    assert facts["cluster"]["workers"] == 2
+    assert facts["cluster"]["bytes_merged"] > 0
+    assert facts["epochs"] == EPOCHS
+    assert facts["heldout"]["log_likelihood"] > facts["heldout"]["unigram"]
+    assert n_words(found) == pytest.approx(EPOCHS * sum(found.vectors.counts - found.vectors.arrays["heldout_counts"]))
 
 
 def embedx(*words):
@@ -149,12 +144,7 @@ def test_workers_that_predict_may_be_lost(cluster, tmp_path, monkeypatch):
 def test_both_commands_take_a_cluster(cluster, here, capsys):
     """Examples are divided over workers that train, and rows over those that predict."""
     data = topics(3000, n_labels=20)
-    lines = [f"{len(data)} {data.n_features} {data.n_labels}"]
-    for i in range(len(data)):
-        row = data.features[i]
-        values = " ".join(f"{column}:{value}" for column, value in zip(row.indices, row.data, strict=True))
-        lines.append(",".join(map(str, data.labels.rows(np.array([i])).ids)) + " " + values)
-    (here / "data.txt").write_text("\n".join(lines) + "\n")
+    write_xc(here / "data.txt", data.features, [data.labels[i] for i in range(len(data))], data.n_labels)
     on = ["--cluster", cluster.address, "--workers", "2", "--threads", "1"]
     how = ["--objective", "ns", "--epochs", "8", "--set", "merge-every=500", "--calibration", "0"]
     embedx("classify", "data.txt", *how, *on, "--output", "model")

@@ -6,7 +6,6 @@ import re
 
 import numpy as np
 import pytest
-from test_cli import embedx_run
 
 import embedx
 from embedx.errors import EmbedxError
@@ -15,6 +14,7 @@ from embedx.objectives import OBJECTIVES
 from embedx.skipgram import collapsed
 from embedx.skipgram.configuration import configure
 from embedx.text import cooccurrence
+from tests.forked import embedx_run
 
 SOFTMAX, MOMENTUM = ("--collapsed", "--objective", "softmax"), "rowwise-adagrad-momentum"
 SMALL = {"dim": 16, "epochs": 10, "sample": 0, "threads": 2}
@@ -147,11 +147,6 @@ def test_only_an_objective_over_all_rows_or_found_ones_can_be_collapsed():
 
 
 # ---- the command
-
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory):
-    return tmp_path_factory.mktemp("collapsed")
 
 
 def test_the_command_from_text_to_neighbours(home, two_topics):

@@ -51,10 +51,8 @@ def test_damage_is_found_with_its_places_however_the_text_is_cut(size):
     }  # fmt: skip
     assert found["places"]["not UTF-8"] == [place("text 1", 2, 6), place("text 1", 2, 9), place("text 1", 7, len(text) - 2)]
     assert found["places"]["replaced"] == [place("text 1", 3, text.index(b"\xef"))]
-    assert found["places"]["control characters"] == [
-        place("text 1", 4, text.index(b"\0")),
-        place("text 1", 4, text.index(b"\xc2\x85")),
-    ]
+    controls = [place("text 1", 4, text.index(each)) for each in (b"\0", b"\xc2\x85")]
+    assert found["places"]["control characters"] == controls
     assert found["places"]["wrongly decoded"] == [place("text 1", 5, text.index(MOJIBAKE))]
     assert (found["n_lines"], found["n_bytes"]) == (8, len(text) + 1)
 

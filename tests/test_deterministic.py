@@ -17,8 +17,9 @@ from embedx.skipgram.configuration import configure
 from embedx.training.checkpoint import Checkpoints
 from embedx.training.progress import Silent
 from tests.contract_classes import REPRESENTATIVES
+from tests.forked import embedx_run
 from tests.frozen_models import sentences, topics
-from tests.test_checkpoint import arrays_of, asked, embedx_run, end_at_a_checkpoint, left_behind
+from tests.test_checkpoint import arrays_of, asked, end_at_a_checkpoint, left_behind
 from tests.test_train_state import FEW, assert_resumes, label_run, own, same, word_run
 
 
@@ -81,17 +82,12 @@ def test_classifiers_on_sparse_features(name, hidden):
 @pytest.mark.parametrize(
     ("name", "options"),
     [
-        ("ove", {"optimizer": "rowwise-adagrad", "max_norm": 0.5}),
-        ("ove", {"optimizer": "mixture", "l2": 1e-3}),
-        ("ar", {"sampler": "adversarial"}),
-        ("ns", {"sampler": "unigram", "labels": "one"}),
-        ("ns", {"sampler": "all"}),
-        ("margin", {"optimizer": "mixture", "l2": 1e-3}),
-        ("softmax", {"optimizer": "lbfgs", "l2": 1e-3}),
-        ("implicit", {}),
+        ("ove", {"optimizer": "rowwise-adagrad", "max_norm": 0.5}), ("ove", {"optimizer": "mixture", "l2": 1e-3}),
+        ("ar", {"sampler": "adversarial"}), ("ns", {"sampler": "unigram", "labels": "one"}), ("ns", {"sampler": "all"}),
+        ("margin", {"optimizer": "mixture", "l2": 1e-3}), ("softmax", {"optimizer": "lbfgs", "l2": 1e-3}), ("implicit", {}),
         ("ldgs", {"hidden": 6, "rescore": False}),
     ],
-)
+)  # fmt: skip
 def test_classifiers_in_other_ways(name, options):
     by_threads(topics_run, name, **options)
 

@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from label_data import write_xc
 from needs import needs_gensim
 from scipy.sparse import csr_matrix, save_npz
 from test_checkpoint import end_at_a_checkpoint
@@ -223,14 +224,6 @@ def labelled(seed: int, n: int, n_labels: int = 120, n_features: int = 300) -> t
             row[[(7 * label) % n_features, (11 * label + 3) % n_features]] += 1
         row[rng.integers(0, n_features, size=3)] += 0.2
     return csr_matrix(rows / np.linalg.norm(rows, axis=1, keepdims=True)), labels
-
-
-def write_xc(path: Path, rows: csr_matrix, labels: list[list[int]], n_labels: int = 120) -> None:
-    lines = [f"{rows.shape[0]} {rows.shape[1]} {n_labels}"]
-    for row, of_row in zip(rows, labels, strict=True):
-        pairs = " ".join(f"{feature}:{value:.4f}" for feature, value in zip(row.indices, row.data, strict=True))
-        lines.append(",".join(map(str, of_row)) + " " + pairs)
-    path.write_text("\n".join(lines) + "\n")
 
 
 @pytest.fixture(scope="module")

@@ -182,11 +182,8 @@ def test_a_row_found_twice_is_one_candidate():
 
 
 def test_multiply_adds_are_those_of_the_products():
-    assert [Problem().evaluate(side)[2] for side in (INPUTS, OUTPUTS, NEITHER)] == [
-        2 * N * N * DIM,
-        2 * N * N * DIM,
-        N * N * DIM,
-    ]
+    one = N * N * DIM
+    assert [Problem().evaluate(side)[2] for side in (INPUTS, OUTPUTS, NEITHER)] == [2 * one, 2 * one, one]
     problem = Problem(2, best(3), block=7)
     inputs, outputs, dense = problem.truth()
     n_candidates = (reference_collapsed.best_rows(inputs, outputs, 3) | (dense > 0)).sum()

@@ -70,12 +70,8 @@ class Run:
             for own in [[k] for k in labels] if self.positives == "single" else [labels]:
                 sample_count = len(labels) if self.positives == "summed" else min(len(labels), 1)
                 hits = sample_count if self.plan.keeps_accidental_hits else 0
-                lines.append(
-                    Line(
-                        e,
-                        [(k, float(k in own), hits if k in own else sample_count, 0.0) for k in range(self.problem.n_rows)],
-                    )
-                )
+                every = range(self.problem.n_rows)
+                lines.append(Line(e, [(k, float(k in own), hits if k in own else sample_count, 0.0) for k in every]))
         return lines
 
     def assert_steps_as_the_reference(self, epochs=2, lr=0.1):

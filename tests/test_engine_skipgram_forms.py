@@ -41,51 +41,27 @@ def assert_trains_as_the_reference(setup, start=10, stop=100, lr=0.02, chunk=200
         assert setup.tables.n_updates.tolist() == [naive.n_updates[word] for word in range(len(setup.tables.n_updates))]
 
 
-BLOCK_SIZES = pytest.mark.parametrize("block_size", [0, 5, 64])
-
-
-@BLOCK_SIZES
-@pytest.mark.parametrize("name", ["ns", "nce"])
-def test_sums_count_every_draw_for_every_pair(name, block_size):
-    setup = Setup(make(name, negatives=4), block_size=block_size, draws=max(4, 2 * block_size))
-    assert setup.plan.form == SUMMED
-    assert_trains_as_the_reference(setup)
-
-
-@BLOCK_SIZES
-@pytest.mark.parametrize(
-    ("name", "settings"),
-    [
-        ("ar", {}),
-        ("umax", {}),
-        ("implicit", {}),
-        ("bouchard", {}),
-        ("sgd-double-sum", {}),
+FORMS = {
+    SUMMED: [("ns", {"negatives": 4}), ("nce", {"negatives": 4})],
+    JOINT: [
+        ("ar", {}), ("umax", {}), ("implicit", {}), ("bouchard", {}), ("sgd-double-sum", {}),
         ("sampled-softmax", {"complementary": True}),
     ],
-)
-def test_sets_count_a_draw_once_and_are_certain_of_the_other_centres(name, settings, block_size):
-    setup = Setup(make(name, **settings), block_size=block_size, draws=max(4, block_size))
-    assert setup.plan.form == JOINT
-    assert_trains_as_the_reference(setup, lr=0.005)
-
-
-@BLOCK_SIZES
-@pytest.mark.parametrize(
-    ("name", "settings"),
-    [
-        ("ove", {}),
-        ("sampled-softmax", {}),
-        ("sampled-softmax", {"keep_hits": True}),
-        ("ova", {}),
-        ("ar", {"augment": "noise"}),
-        ("implicit", {"double_sum": "proposed"}),
+    SINGLE: [
+        ("ove", {}), ("sampled-softmax", {}), ("sampled-softmax", {"keep_hits": True}), ("ova", {}),
+        ("ar", {"augment": "noise"}), ("implicit", {"double_sum": "proposed"}),
     ],
-)
-def test_pairs_meet_the_draws_one_by_one(name, settings, block_size):
-    setup = Setup(make(name, **settings), block_size=block_size, draws=max(4, block_size))
-    assert setup.plan.form == SINGLE
-    assert_trains_as_the_reference(setup, lr=0.005)
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("block_size", [0, 5, 64])
+@pytest.mark.parametrize(("form", "name", "settings"), [(form, *each) for form, those in FORMS.items() for each in those])
+def test_each_form_trains_as_the_reference(form, name, settings, block_size):
+    """Sums count a draw for every pair; sets count it once, and are certain of the other centres; pairs meet it in turn."""
+    n_draws, lr = (2 * block_size, 0.02) if form == SUMMED else (block_size, 0.005)
+    setup = Setup(make(name, **settings), block_size=block_size, draws=max(4, n_draws))
+    assert setup.plan.form == form
+    assert_trains_as_the_reference(setup, lr=lr)
 
 
 @pytest.mark.parametrize(("n_words", "block_size"), [(2, 5), (12, 0), (12, 64), (71, 1), (71, 17)])

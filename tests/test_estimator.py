@@ -77,17 +77,13 @@ def test_the_settings_are_used_and_recorded(data):
 @pytest.mark.parametrize(
     ("parameters", "optimizer"),
     [
-        ({}, "lbfgs"),
-        ({"objective": "ova"}, "lbfgs"),
-        ({"objective": "ns"}, "adagrad"),
-        ({"objective": "ove", "sampler": "all", "optimizer": "lbfgs"}, "lbfgs"),
-        ({"epochs": 1}, "adagrad"),
+        ({}, "lbfgs"), ({"objective": "ova"}, "lbfgs"), ({"objective": "ns"}, "adagrad"),
+        ({"objective": "ove", "sampler": "all", "optimizer": "lbfgs"}, "lbfgs"), ({"epochs": 1}, "adagrad"),
         ({"time_budget": "0.1s"}, "adagrad"),
-        ({"objective": "ova", "sampler": "uniform", "options": {"negatives": 2}}, "adagrad"),
-        ({"n_jobs": 2}, "adagrad"),
+        ({"objective": "ova", "sampler": "uniform", "options": {"negatives": 2}}, "adagrad"), ({"n_jobs": 2}, "adagrad"),
     ],
     ids=str,
-)
+)  # fmt: skip
 def test_the_optimum_is_sought_where_that_is_meant_and_data_are_not_too_large(data, parameters, optimizer, monkeypatch):
     if "n_jobs" in parameters:
         monkeypatch.setattr(estimator, "MAX_PRODUCTS", 600 * 256 * 10 - 1)
@@ -144,13 +140,17 @@ def test_verbose_reports_on_standard_error(data, monkeypatch):
 # ---- what is learned
 
 
-@pytest.mark.parametrize("strength", [0.1, 1.0])
-def test_the_optimum_is_that_of_logistic_regression(data, strength):
+@pytest.mark.parametrize(("strength", "seed"), [(0.1, None), (1.0, None), (1.0, 0)])
+def test_the_optimum_is_that_of_logistic_regression(data, strength, seed):
+    """Of rows with weights too, which are any numbers."""
     X, y, unseen, _ = data
-    theirs = LogisticRegression(C=strength, tol=1e-8, max_iter=10_000).fit(X.astype(np.float64), y)
-    ours = SoftmaxClassifier(l2=None if strength == 1 else 1 / (strength * len(X))).fit(X, y)
+    weights = None if seed is None else np.random.default_rng(seed).uniform(0, 2, len(y))
+    theirs = LogisticRegression(C=strength, tol=1e-8, max_iter=10_000).fit(X.astype(np.float64), y, weights)
+    ours = SoftmaxClassifier(l2=1 / (strength * (len(y) if weights is None else weights.sum()))).fit(X, y, weights)
     np.testing.assert_allclose(ours.predict_proba(unseen), theirs.predict_proba(unseen), atol=1e-3)
     np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=1e-2)
+    if strength == 1:
+        np.testing.assert_array_equal(SoftmaxClassifier().fit(X, y, weights).coef_, ours.coef_)
 
 
 def test_two_classes_share_the_penalty_of_one_logistic_regression_with_twice_the_c(data):
@@ -182,15 +182,6 @@ def test_fractions_of_weights_are_for_lbfgs(data, name):
     twice = SoftmaxClassifier(name, epochs=1).fit(X, y, 2 * weights)
     once = SoftmaxClassifier(name, epochs=1).fit(np.repeat(X, 2 - (y == 0), axis=0), np.repeat(y, 2 - (y == 0)))
     np.testing.assert_array_equal(twice.coef_, once.coef_)
-
-
-def test_weights_of_lbfgs_are_any_numbers(data):
-    X, y, unseen, _ = data
-    weights = np.random.default_rng(0).uniform(0, 2, len(y))
-    theirs = LogisticRegression(tol=1e-8, max_iter=10_000).fit(X.astype(np.float64), y, weights)
-    ours = SoftmaxClassifier(l2=1 / weights.sum()).fit(X, y, weights)
-    np.testing.assert_allclose(ours.predict_proba(unseen), theirs.predict_proba(unseen), atol=1e-3)
-    np.testing.assert_array_equal(SoftmaxClassifier().fit(X, y, weights).coef_, ours.coef_)
 
 
 # ---- what is predicted

@@ -10,7 +10,7 @@ import pytest
 from eval_setup import EXPERIMENTS, RESULTS, ROOT, Records, Run, environment, found, made_up
 
 from eval import __main__ as command
-from eval.experiment import Experiment, in_process, parts_of, report
+from eval.experiment import Experiment, in_process, parts_of
 from eval.page import MARKED, filled, table
 
 
@@ -375,11 +375,3 @@ def test_the_readme_of_eval_names_every_experiment_and_module():
     for name in ("speed", "speed-classification", "objectives"):
         sections = next(words for what, words in found(name).choices.items() if what in ("section", "part"))
         assert all(f"| `{section}` |" in text for section in sections)
-
-
-def test_a_page_is_reported_from_records_alone(tmp_path):
-    """Without the data, and the same as published."""
-    (tmp_path / "papers-one-vs-each.jsonl").write_bytes((RESULTS / "papers-one-vs-each.jsonl").read_bytes())
-    report(found("papers-one-vs-each"), tmp_path)
-    made = {match[2]: match[3] for match in MARKED.finditer((tmp_path / "papers-one-vs-each.md").read_text())}
-    assert made == {match[2]: match[3] for match in MARKED.finditer(published("papers-one-vs-each")[2])}

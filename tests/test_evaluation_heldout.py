@@ -220,11 +220,7 @@ def test_the_standard_error_is_by_group():
 def test_the_temperature_undoes_what_multiplied_the_scores(by):
     true = words_model()
     wrong = words_model()
-    wrong.arrays = {
-        **true.arrays,
-        "output": np.float32(by) * true.arrays["output"],
-        "bias": np.float32(by) * true.arrays["bias"],
-    }
+    wrong.arrays = true.arrays | {name: np.float32(by) * true.arrays[name] for name in ("output", "bias")}
     rng = np.random.default_rng(4)
     inputs = rng.integers(0, 30, 30_000).astype(np.int32)
     noise = rng.gumbel(size=(30_000, 30))

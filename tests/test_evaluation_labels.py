@@ -65,11 +65,8 @@ def naive(log_p, scores, truth, counts, n_train, ks):
             weight = {label: 1 / propensity(counts[label] if label < n_labels else 0, n_train) for label in [*y, *answer]}
             gained += sum(weight[label] for label in answer[:k] if label in y)
             best += sum(sorted((weight[label] for label in y), reverse=True)[:k])
-        expected |= {
-            f"p@{k}": average(precisions),
-            f"ndcg@{k}": average(ndcgs),
-            f"psp@{k}": gained / best if best else math.nan,
-        }
+        propensity_scored = gained / best if best else math.nan
+        expected |= {f"p@{k}": average(precisions), f"ndcg@{k}": average(ndcgs), f"psp@{k}": propensity_scored}
     return expected
 
 

@@ -7,13 +7,13 @@ import re
 import numpy as np
 import pytest
 from needs import HAS_NO_GENSIM, WHY_NO_GENSIM
-from test_cli import embedx_run, home  # noqa: F401
 
 from embedx.errors import EmbedxError
 from embedx.evaluation import groups, word_report, word_sets, words
 from embedx.evaluation.word_sets import WordTests
 from embedx.vectors import model
 from embedx.vectors.model import WordVectors
+from tests.forked import embedx_run
 
 if HAS_NO_GENSIM:
     pytest.skip(WHY_NO_GENSIM, allow_module_level=True)
@@ -52,11 +52,7 @@ def test_headings_quotation_marks_and_words_with_spaces(tmp_path):
 @pytest.mark.parametrize(
     ("reader", "content", "complaint"),
     [
-        (
-            word_sets.read_pairs,
-            "a,b,1\na,b\n",
-            "set.txt:2: not a pair with its score; lines look like `tiger TAB",
-        ),
+        (word_sets.read_pairs, "a,b,1\na,b\n", "set.txt:2: not a pair with its score; lines look like `tiger TAB"),
         (word_sets.read_pairs, "a\tb\t1\na\tb\tx\n", "set.txt:2: not a pair"),
         (word_sets.read_pairs, "a\tb\tnan\n", "set.txt:1: a word is missing or the score is not finite"),
         (word_sets.read_pairs, "a\t\t1\n", "set.txt:1: a word is missing"),
@@ -64,11 +60,7 @@ def test_headings_quotation_marks_and_words_with_spaces(tmp_path):
         (word_sets.read_analogies, ": s\na b c d\na b c\n", "set.txt:3: 3 words; a question has four"),
         (word_sets.read_analogies, ": s\n", "set.txt: holds no questions"),
         (word_sets.read_analogies, ": s\na,b,c\n", "set.txt:2: 1 words; a question has four"),
-        (
-            word_sets.read_categories,
-            "owl\tbird\ncat\t\n",
-            "set.txt:2: not a word with its category",
-        ),
+        (word_sets.read_categories, "owl\tbird\ncat\t\n", "set.txt:2: not a word with its category"),
         (word_sets.read_categories, "owl\tbird\nhen\tbird\n", "set.txt: 1 categories; there must be two at least"),
         (word_sets.read_outliers, "a\nb\n\nx\n\nc\nd\n", "set.txt: not groups of two words or more that belong together"),
         (word_sets.read_outliers, "a\n\nx\n", "set.txt: not groups of two words or more"),

@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 from scipy import stats
+from test_comparison import scores
 
 from embedx.evaluation import statistics
 from embedx.evaluation.statistics import Error, Estimate, Score
@@ -126,11 +127,6 @@ def test_noise_in_items_counts_once():
     assert statistics.between_seeds(noisy).value < single / 2
     shifted = [[statistics.grouped(np.full(4, level), np.arange(4)) for level in levels] for levels in ([1, 3], [2, 2, 5])]
     assert statistics.between_seeds(shifted) == pytest.approx((math.sqrt((2 + 6) / 3), 3))
-
-
-def scores(*values):
-    """A score for each value, by groups that differ alike from it, so that differences have no error of their own."""
-    return [Score.of_groups([value + 0.5, value - 0.5], [1, 1]) for value in values]
 
 
 def test_an_order_needs_a_significant_difference():

@@ -20,7 +20,6 @@ from embedx.errors import DivergedError
 from embedx.labeled import digits as drawn
 from embedx.labeled.data import Labeled
 from embedx.objectives import OBJECTIVES
-from embedx.settings import settings_of
 from embedx.skipgram import task as skipgram
 from embedx.skipgram.configuration import configure
 from embedx.training import guard, trainer
@@ -32,7 +31,8 @@ from embedx.training.state import TrainState
 from embedx.training.strategy import Strategy, Tally
 from tests.contract_classes import REPRESENTATIVES
 from tests.notes import Notes
-from tests.test_train_state import label_run, same, word_run
+from tests.test_checkpoint import state_of
+from tests.test_train_state import label_run, own, same, word_run
 
 IN_FULL = bool(os.environ.get("EMBEDX_TESTS_IN_FULL"))  # every objective at every rate, for some minutes
 
@@ -101,12 +101,14 @@ def test_a_rate_that_leads_away_is_lowered_until_it_does_not(rate, lowered, thre
     assert outcome.tally.words == 4000
 
 
-def test_without_a_guard_a_run_has_the_rate_that_was_asked_for():
+@pytest.mark.parametrize("is_guarded", [False, True])
+def test_without_a_guard_or_memory_for_a_copy_a_run_that_diverges_ends(is_guarded, monkeypatch):
+    monkeypatch.setattr(guard, "available_memory", lambda: 0)
     strategy = Bowl(spoiled=9)
-    strategy.is_guarded = False
-    with pytest.raises(DivergedError, match=r"^the loss is not finite after 1,000 words at learning rate 3; try a smaller"):
-        walk(strategy, 3.0)
-    assert len(strategy.rates) == 10
+    strategy.is_guarded = is_guarded
+    with pytest.raises(DivergedError, match=r"^the loss is not finite after 1,000 words at learning rate 0.3; try a smaller "):
+        walk(strategy, 0.3)
+    assert strategy.done.sum() == len(strategy.rates) == 10
 
 
 def test_a_rate_that_is_hopeless_ends_the_run_with_nothing():
@@ -277,14 +279,6 @@ def checkpoints_of(folder, resumes=False, every=1e9):
     return Checkpoints(folder / "out", Request("train", {}, every, resumes), False, Notes())
 
 
-def test_without_memory_for_a_copy_a_run_that_diverges_ends(monkeypatch):
-    monkeypatch.setattr(guard, "available_memory", lambda: 0)
-    strategy = Bowl(spoiled=9)
-    with pytest.raises(DivergedError, match=r"^the loss is not finite after 1,000 words at learning rate 0.1; try a smaller "):
-        walk(strategy, 0.1)
-    assert strategy.done.sum() == 10
-
-
 def test_without_memory_a_run_goes_back_to_its_last_checkpoint(tmp_path, monkeypatch):
     monkeypatch.setattr(guard, "available_memory", lambda: 0)
     strategy, checkpoints, taken = Bowl(spoiled=9, most=0.05), checkpoints_of(tmp_path), []
@@ -307,10 +301,7 @@ def test_without_memory_a_run_goes_back_to_its_last_checkpoint(tmp_path, monkeyp
 @pytest.mark.parametrize(("good_step", "found"), [(9, 5), (10, 10), (4, 10)])
 def test_the_checkpoint_to_go_back_to_is_the_last_from_when_the_run_was_good(tmp_path, good_step, found):
     """Or the last one where all are later."""
-    kept = {"trainer.next_step": 0}
-    state = TrainState()
-    for name in kept:
-        state.add(name, lambda name=name: kept[name], lambda value, name=name: kept.__setitem__(name, value))
+    state, kept = state_of({"trainer.next_step": 0})
     checkpoints = checkpoints_of(tmp_path)
     assert not checkpoints.roll_back(state, good_step)
     for step in 5, 10:
@@ -362,10 +353,6 @@ def topics(two_topics):
 @pytest.fixture(scope="module")
 def digits():
     return drawn.digits()[0].rows(np.arange(800))
-
-
-def own(objective, options):
-    return {name: value for name, value in options.items() if name in settings_of(objective.Settings)}
 
 
 def words_at(name, corpus, times, rate=None, **options):

@@ -60,10 +60,8 @@ def test_feature_ids_are_those_of_the_header(write, number, n):
         (b"1 3 2\n0 0:\xff\n", r'feature "0:�" is not ID:VALUE'),
         ("1 3 2\n0, 1 0:1\n", r'train.txt:2: feature "1" is not ID:VALUE'),
         ("0 99999999999:1\n", r"train.txt:1: feature id 99999999999 is not from 0 to 2147483646; renumber them"),
-        (
-            "2 3 2\n0 0:1\n2 0:1\n",
-            r'train.txt:3: label "2" is not a whole number from 0 to 1, the labels of the header; correct',
-        ),
+        ("2 3 2\n0 0:1\n2 0:1\n",
+         r'train.txt:3: label "2" is not a whole number from 0 to 1, the labels of the header; correct'),
         ("1 3 2\n0,-1 0:1\n", r'train.txt:2: label "-1" is not a whole number from 0 to 1'),
         ("1 3 2\ncat 0:1\n", r'train.txt:2: label "cat" is not a whole number from 0 to 1'),
         ("1 3 0\n0 0:1\n", r'train.txt:2: label "0" is not a whole number from 0 to -1, the labels of the header'),
@@ -77,7 +75,7 @@ def test_feature_ids_are_those_of_the_header(write, number, n):
         (b"\xe9 1:1\n", r"train.txt: label b'\\xe9' is not UTF-8; convert the file with iconv -t UTF-8"),
         (b"__label__a x\n__label__b \xe9\n", r"train.txt:2: not UTF-8; convert the file with iconv -t UTF-8"),
     ],
-)
+)  # fmt: skip
 def test_malformed_text_is_an_error_of_one_line(write, text, message):
     assert re.search(message, message_of(write(text)))
 
@@ -148,10 +146,7 @@ INDICES = {  # of (3, 5)
     "too large": (compressed([0, 1, 2, 3], [0, 10**9, 1]), "indices must be < 5"),
     "negative": (compressed([0, 1, 2, 3], [0, -1, 1]), "indices must be >= 0"),
     "falling": (compressed([0, 2, 1, 3], [0, 1, 2]), "indptr falls, where it may only rise"),
-    "falling so far that its differences overflow": (
-        compressed(np.array([0, 2**31 - 1, -(2**31), 2], np.int32), [0, 1]),
-        "indptr falls",
-    ),
+    "falling until differences overflow": (compressed(np.array([0, 2**31 - 1, -(2**31), 2], np.int32), [0, 1]), "indptr falls"),
     "too few pointers": (compressed([0, 3], [0, 1, 2]), "index pointer"),
     "too many pointers": (compressed([0, 1, 2, 9], [0, 1, 2]), "Last value"),
     "more values than indices": (compressed([0, 1, 2, 3], [0, 1, 2], data=np.ones(9)), ""),

@@ -16,6 +16,7 @@ from embedx.storage import folder as on_disk
 from embedx.storage import locks
 from embedx.storage.folder import check_output
 from embedx.vectors import model
+from tests.test_text_cache import files_below
 
 
 def toy(n=50, dim=6, seed=1):
@@ -101,16 +102,6 @@ def test_neighbours_of_few_words_and_of_zero_vectors():
     assert vectors.most_similar(np.ones(2, np.float32), top_k=0) == []
 
 
-def test_an_existing_model_stays_unless_reported_otherwise(tmp_path):
-    folder = save(tmp_path / "m", **toy(seed=1))
-    with pytest.raises(EmbedxError, match="exists already; add --overwrite, or choose another --output"):
-        save(folder, **toy(seed=2))
-    new = toy(seed=2)
-    save(folder, **new, overwrite=True)
-    np.testing.assert_array_equal(model.load(folder).vectors, new["arrays"]["input"])
-    assert [p.name for p in tmp_path.iterdir()] == ["m"]
-
-
 def test_a_model_can_be_saved_over_the_files_it_is_mapped_from(tmp_path):
     folder = save(tmp_path / "m", **toy())
     loaded = model.load(folder)
@@ -179,11 +170,6 @@ def test_a_folder_that_one_may_not_look_into_is_an_error(tmp_path, monkeypatch):
         on_disk.read(tmp_path / "theirs" / "m", model.SCHEMA)
 
 
-def tree(folder):
-    """Every file below a folder, with its content."""
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
 def test_a_folder_of_the_users_own_stays_whatever_its_name(tmp_path):
     names = ["m.replaced", "m.replaced-0a1b2c3d", "m.partial-holiday", "m.replaced.bak"]
     for name in names:
@@ -192,11 +178,11 @@ def test_a_folder_of_the_users_own_stays_whatever_its_name(tmp_path):
         (tmp_path / name / "model.json").write_text('{"format": "layers-model", "modelTopology": {}}')
     for name in ("m.old", "m.replaced.bak2"):
         save(tmp_path / name, **toy(seed=1))
-    before = tree(tmp_path)
+    before = files_below(tmp_path)
     save(tmp_path / "m", **toy(seed=1))
     save(tmp_path / "m", **toy(seed=2), overwrite=True)
     assert sorted(each.name for each in tmp_path.iterdir()) == sorted(["m", "m.old", "m.replaced.bak2", *names])
-    assert {file: content for file, content in tree(tmp_path).items() if not file.startswith("m/")} == before
+    assert {file: content for file, content in files_below(tmp_path).items() if not file.startswith("m/")} == before
 
 
 @pytest.mark.parametrize(
@@ -207,11 +193,11 @@ def test_overwriting_spares_the_model_of_another_program(tmp_path, description):
     (tmp_path / "m").mkdir()
     (tmp_path / "m" / "model.json").write_text(description)
     (tmp_path / "m" / "weights.bin").write_bytes(b"weights")
-    before = tree(tmp_path)
+    before = files_below(tmp_path)
     for attempt in (lambda: check_output(tmp_path / "m", True), lambda: save(tmp_path / "m", **toy(), overwrite=True)):
         with pytest.raises(EmbedxError, match="not a model folder, so it is not overwritten; choose another --output"):
             attempt()
-    assert tree(tmp_path) == before
+    assert files_below(tmp_path) == before
 
 
 def test_overwriting_keeps_what_else_is_in_the_folder(tmp_path):
@@ -316,7 +302,7 @@ def test_what_a_living_process_writes_is_not_swept(tmp_path, monkeypatch):
         return written(array)
 
     monkeypatch.setattr(on_disk, "npy_blocks", write_while_another_saves)
-    with pytest.raises(EmbedxError, match="exists already"):
+    with pytest.raises(EmbedxError, match="exists already; add --overwrite, or choose another --output"):
         save(tmp_path / "m", **toy(seed=1))
     np.testing.assert_array_equal(model.load(tmp_path / "m").vectors, toy(seed=2)["arrays"]["input"])
     within.clear()

@@ -17,17 +17,11 @@ def score_ranges():
     rng = np.random.default_rng(1)
     usual = rng.normal(size=K)
     return {
-        "usual": 2 * usual,
-        "nearly equal": 0.01 * usual,
-        "equal": np.zeros(K),
-        "two values": np.repeat([3.3, -7.7], K // 2),
-        "wide": rng.uniform(-60, 60, K),
-        "skewed": -rng.exponential(4, K),
-        "one ahead": np.append(15, usual),
-        "one far ahead": np.append(3 * usual, 100),
-        "one far behind": np.append(usual, -250),
+        "usual": 2 * usual, "nearly equal": 0.01 * usual, "equal": np.zeros(K), "two values": np.repeat([3.3, -7.7], K // 2),
+        "wide": rng.uniform(-60, 60, K), "skewed": -rng.exponential(4, K), "one ahead": np.append(15, usual),
+        "one far ahead": np.append(3 * usual, 100), "one far behind": np.append(usual, -250),
         "a large common part": 1e4 + usual,
-    }
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", LAWS)

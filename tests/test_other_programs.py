@@ -90,21 +90,15 @@ SKIPGRAM = CBOW | {"architecture": "skipgram"}
     ("line", "objective", "settings"),
     [
         ("-cbow 0", "ns", SKIPGRAM),
-        (
-            "-cbow 0 -size 200 -window 8 -negative 25 -hs 0 -sample 1e-4 -threads 20 -iter 15",  # demo-word.sh
-            "ns",
-            SKIPGRAM | {"dim": 200, "window": 8, "negatives": 25, "sample": 1e-4, "threads": 20, "epochs": 15},
-        ),
+        ("-cbow 0 -size 200 -window 8 -negative 25 -hs 0 -sample 1e-4 -threads 20 -iter 15", "ns",  # demo-word.sh
+         SKIPGRAM | {"dim": 200, "window": 8, "negatives": 25, "sample": 1e-4, "threads": 20, "epochs": 15}),
         ("-hs 1 -negative 0", "hs", {name: value for name, value in CBOW.items() if name != "negatives"}),
         ("-alpha 0.05 -debug 2 -cbow 1", "ns", CBOW | {"optimizer": "sgd", "learning_rate": 0.05}),
         ("-min-count 1 -binary 1", "ns", CBOW | {"min_count": 1}),
-        (
-            "-read-vocab words.txt",
-            "ns",
-            {name: value for name, value in CBOW.items() if name != "min_count"} | {"vocab": "words.txt"},
-        ),
+        ("-read-vocab words.txt", "ns",
+         {name: value for name, value in CBOW.items() if name != "min_count"} | {"vocab": "words.txt"}),
     ],
-)
+)  # fmt: skip
 def test_command_lines_of_word2vec(line, objective, settings, asked):
     assert asked("word2vec", *f"-train text8 -output vectors.bin {line}".split()) == (objective, settings)
 

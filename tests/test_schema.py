@@ -39,11 +39,7 @@ def _ends():
 def words_in(path):
     """Word vectors as ar leaves them, with the noise that was fitted to them."""
     rng = np.random.default_rng(0)
-    arrays = {
-        "input": rng.normal(size=(LABELS, DIM)),
-        "output": rng.normal(size=(LABELS, DIM)),
-        "bias": rng.normal(size=LABELS),
-    }
+    arrays = {name: rng.normal(size=(LABELS, DIM)) for name in ("input", "output")} | {"bias": rng.normal(size=LABELS)}
     arrays = {name: np.asarray(array, np.float32) for name, array in arrays.items()}
     settings = {"window": 5, "sample": 1e-4, "sampler": "unigram", "tokenizer": "words"}
     counts = np.array([9, 7, 5, 3, 1])
@@ -69,13 +65,8 @@ def classifier_in(path, name="ns", hidden=False, noise=False, features=None):
     arrays |= {"hidden": np.ones((FEATURES, DIM), np.float32)} if hidden else {}
     arrays |= {"label_order": order} if found.wants_order else {}
     arrays |= noise_arrays(FEATURES) if noise else {}
-    settings = {
-        "sampler": "adversarial" if noise else found.samplers()[0],
-        "scaling": "none",
-        "labels": "all",
-        "unseen": "keep",
-    }
-    settings |= found.settings.record()
+    settings = {"scaling": "none", "labels": "all", "unseen": "keep"} | found.settings.record()
+    settings["sampler"] = "adversarial" if noise else found.samplers()[0]
     known = DataSchema(FEATURES, LABELS, list("vwxyz"), features)
     return Classifier(found, arrays, known, counts, settings, {"several_labels": False, "examples": 25}).save(path)
 

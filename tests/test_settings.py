@@ -62,18 +62,14 @@ def test_numbers_of_numpy_are_numbers():
         ({"objective": "hs", "draws": 5}, "--draws applies only with a sampler that draws"),
         ({"objective": "hs", "hierarchy": "clusters"}, "--set hierarchy applies only with labels, which have features"),
         ({"heldout_points": 2}, "--heldout-points applies only with --heldout"),
-        (
-            {"sampler": "adversarial"},
-            "--sampler adversarial does not apply to --objective ns, which takes unigram, uniform, all",
-        ),
-        (
-            {"objective": "ldgs", "block_size": 0},
-            "--block-size 0 draws candidates for each pair, which --sampler search cannot do; take 1 or more",
-        ),
+        ({"sampler": "adversarial"},
+         "--sampler adversarial does not apply to --objective ns, which takes unigram, uniform, all"),
+        ({"objective": "ldgs", "block_size": 0},
+         "--block-size 0 draws candidates for each pair, which --sampler search cannot do; take 1 or more"),
         ({"score_l2": float("inf")}, "--set score-l2 inf: must be a finite number"),
         ({"learning_rate": float("inf")}, "--learning-rate inf: must be at most 1e+38"),
     ],
-)
+)  # fmt: skip
 def test_word_vectors_from_python_refuse_them_as_the_command_line_does(options, complaint):
     with pytest.raises(EmbedxError, match=f"^{re.escape(complaint)}$"):
         SkipGram(**options)

@@ -13,6 +13,7 @@ import reference_state
 from scipy.optimize import minimize
 from skipgram_setup import Setup
 from test_objectives import answer
+from test_objectives_state import LAWS
 
 from embedx.engine.select import SUMMED
 from embedx.kernels.random import stream_key
@@ -154,13 +155,6 @@ def test_other_losses_stay_beside_it_because_their_optimum_is_elsewhere(name, ra
     print(f"{name}: {gap:.5f} nats per pair below maximum likelihood, {at_best:.5f} at its optimum")
     assert at_best > least
     assert gap == pytest.approx(at_best, rel=0.25)
-
-
-LAWS = pytest.mark.parametrize(
-    ("name", "law"),
-    [("ar-probit", reference_state.Normal), ("ar-logistic", reference_state.Logistic)],
-    ids=["probit", "logistic"],
-)
 
 
 @LAWS

@@ -113,11 +113,8 @@ def test_sparse_rows_are_dense_ones_masked_to_their_support_step_by_step(name, s
     assert mask.all() or not is_whole
     if not is_whole:
         n_slots = np.diff(ours.slots.indptr) - 1
-        kinds = {
-            "whole": n_slots == n_features,
-            "read": n_slots < 8 * 12,
-            "sought": (n_slots > 8 * 12) & (n_slots < n_features),
-        }
+        some = n_slots < n_features
+        kinds = {"whole": n_slots == n_features, "read": n_slots < 8 * 12, "sought": some & (n_slots > 8 * 12)}
         assert kinds[size].any()
     order = np.random.default_rng(1).permutation(len(data))
     rate = MASKED[optimizer]

@@ -181,13 +181,7 @@ def test_the_number_of_threads_changes_nothing(options):
     assert not np.array_equal(one.arrays["tree_weight"], other.arrays["tree_weight"])
 
 
-EDGES = [
-    [[0]] * 6,
-    [[0], [], [], [], [], []],
-    [[0], [0, 1], [1], [], [2], [2]],
-    [[k] for k in range(6)],
-    [[0, 1, 2, 3, 4, 5]] * 6,
-]
+EDGES = [[[0]] * 6, [[0], [], [], [], [], []], [[0], [0, 1], [1], [], [2], [2]], [[k] for k in range(6)], [[*range(6)]] * 6]
 KINDS = ["alike", "empty", "one row has features", "random"]
 
 
@@ -219,15 +213,11 @@ def test_data_at_the_edge_end_well(weights, lists, kind):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"hidden": 5}, "no --hidden"),
-        ({"labels": "one"}, "--labels other than one"),
-        ({"max_norm": 1.0}, "no --max-norm"),
-        ({"time_budget": 3.0}, "--epochs"),
-        ({"schedule": "inverse"}, "--schedule linear"),
-        ({"sampler": "uniform"}, "--sampler all"),
-        ({"optimizer": "lbfgs"}, "goes by steps"),
+        ({"hidden": 5}, "no --hidden"), ({"labels": "one"}, "--labels other than one"), ({"max_norm": 1.0}, "no --max-norm"),
+        ({"time_budget": 3.0}, "--epochs"), ({"schedule": "inverse"}, "--schedule linear"),
+        ({"sampler": "uniform"}, "--sampler all"), ({"optimizer": "lbfgs"}, "goes by steps"),
     ],
-)
+)  # fmt: skip
 @pytest.mark.parametrize("weights", ["sparse", "tree"])
 def test_what_sparse_weights_do_not_go_with_is_refused(weights, options, message):
     if weights == "sparse" and "sampler" in options:
@@ -256,15 +246,11 @@ def test_the_objective_suits_the_data_where_none_is_named(data, options, chosen)
 @pytest.mark.parametrize(
     ("n_labels", "n_features", "options", "weights"),
     [
-        (90, 200, {}, "dense"),
-        (90, 200, {"optimizer": "dcd"}, "sparse"),
-        (4_000, 5_000, {}, "sparse"),
-        (4_000, 5_000, {"validation": "0.1"}, "dense"),
-        (4_000, 5_000, {"weights": "dense"}, "dense"),
-        (200_000_000, 5_000, {}, "tree"),
-        (200_000_000, 5_000, {"hidden": 10}, "dense"),
+        (90, 200, {}, "dense"), (90, 200, {"optimizer": "dcd"}, "sparse"), (4_000, 5_000, {}, "sparse"),
+        (4_000, 5_000, {"validation": "0.1"}, "dense"), (4_000, 5_000, {"weights": "dense"}, "dense"),
+        (200_000_000, 5_000, {}, "tree"), (200_000_000, 5_000, {"hidden": 10}, "dense"),
     ],
-)
+)  # fmt: skip
 def test_weights_are_stored_as_suits_their_number(n_labels, n_features, options, weights):
     data = topics()
     features = csr_matrix((data.features.data, data.features.indices, data.features.indptr), (len(data), n_features))

@@ -242,21 +242,15 @@ def test_what_is_damaged_is_reported_and_built_again(corpus, home, damage, compl
 
 
 def files_below(folder):
+    """Every file in a folder, with its content."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def test_nothing_else_in_the_folder_is_touched(corpus, home):
     others = [
-        "lock",
-        "diary.txt",
-        "building-plans/house.pdf",
-        "building-pictures/about.json",  # as long a name as ours
-        "building-abcdefgh/tokens.bin",
-        "website/about.json",
-        f"{'0' * 24}/about.json",
-        f"{'0' * 24}/index.html",
-        f"{'f' * 24}",
-    ]
+        "lock", "diary.txt", "building-plans/house.pdf", "building-pictures/about.json",  # as long a name as ours
+        "building-abcdefgh/tokens.bin", "website/about.json", f"{'0' * 24}/about.json", f"{'0' * 24}/index.html", f"{'f' * 24}",
+    ]  # fmt: skip
     for name in others:
         (home / name).parent.mkdir(parents=True, exist_ok=True)
         (home / name).write_text("the user's own")

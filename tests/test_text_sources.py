@@ -145,13 +145,6 @@ def test_a_name_with_other_values_is_none(name):
         resolve([name])
 
 
-def test_labelled_data_is_no_text():
-    with pytest.raises(
-        EmbedxError, match="bibtex: labelled data, no text; train a classifier on it with `embedx classify bibtex`"
-    ):
-        resolve(["bibtex"])
-
-
 def test_what_is_known_by_name_is_listed_with_where_it_is(here):
     (here / "text8.zip").write_bytes(b"")
     found = {row["name"]: row["state"] for row in listed()}
