@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+from numba import types
 from scipy import optimize
 
 from embedx.engine.loading import compile_function
@@ -17,6 +18,14 @@ def coefficients_of(objective, dtype=np.float64):
     """An objective's `coefficients`, compiled as for training: numba keeps what a call compiles by itself apart from that."""
     compile_function(objective.coefficients, COEFFICIENTS_64 if dtype == np.float64 else COEFFICIENTS)
     return objective.coefficients
+
+
+def pointer_to_coefficients(objective):
+    """The same as kernels take it in training: one type for all objectives, so that a kernel is compiled once."""
+    coefficients = coefficients_of(objective, np.float32)
+    if not hasattr(coefficients, "get_compile_result"):  # plain Python under NUMBA_DISABLE_JIT
+        return coefficients
+    return types.CompileResultWAP(coefficients.get_compile_result(COEFFICIENTS))
 
 
 def sigmoid(x):

@@ -173,6 +173,7 @@ def train(data, objective="ns", *, own=None, start=None, **options):
     return classify.train(data, found(found.Settings()), settings, sampler_options=own, start=start)
 
 
+@pytest.mark.compiles("labels")
 def test_predictions_come_back_from_the_folder(tmp_path):
     train_data, test_data = digits(400, 100)
     for replacement in (True, False):

@@ -19,6 +19,7 @@ from tests.test_train_state import assert_resumes, word_run
 CBOW = {"architecture": "cbow"}
 
 
+@pytest.mark.compiles("words")
 def test_each_context_moves_by_the_whole_gradient_of_the_mean():
     """By finite differences: where all centres have as many contexts, that is so many times its own derivative."""
     setup = Setup(make("ns"), architecture="cbow", block_size=64, window=1, keep_all=True, dim=5, n_tokens=60)
@@ -28,6 +29,7 @@ def test_each_context_moves_by_the_whole_gradient_of_the_mean():
     assert n_pairs == 58
 
 
+@pytest.mark.compiles("words")
 @pytest.mark.parametrize("name", REPRESENTATIVES)
 def test_every_objective_learns_the_topics(two_topics, name):
     fitted = fit(two_topics, name, epochs=15, **CBOW)

@@ -54,6 +54,7 @@ def run(objective, data, progress=None, **options):
     return classify.train(data, made, ClassifySettings.from_options(options), progress=progress)
 
 
+@pytest.mark.compiles("labels")
 @pytest.mark.parametrize(
     ("kind", "optimizer", "loss", "exact", "labels"),
     [
@@ -78,14 +79,11 @@ def test_where_every_row_is_found_training_is_exact(kind, optimizer, loss, exact
 @pytest.mark.parametrize(
     ("objective", "options"),
     [
-        (Mips, {}),
-        (Ldgs, {}),
-        (Mips, {"loss": "softmax"}),
-        (Ldgs, {"threads": 2, "l2": 1e-4}),
+        (Mips, {}), (Ldgs, {}), (Mips, {"loss": "softmax"}), (Ldgs, {"threads": 2, "l2": 1e-4}),
         (Ldgs, {"rescore": False, "iterations": 20, "scored_fraction": 1.0}),
         (Mips, {"warm_up": 0.0, "bias": "zero"}),  # by biases that know the frequencies the same rows would be found for all
     ],
-)
+)  # fmt: skip
 def test_digits_are_learned_from_what_is_found(objective, options):
     training, test = digits(400, 200)
     trained = run(

@@ -38,8 +38,8 @@ def by_kernel(loss, table, h, rounds, blocks=BLOCKS, threshold=0.0):
     rows, label, z = np.zeros((1, N), np.int32), np.zeros((1, N), np.float32), np.zeros((1, N), np.float32)
     rows[0, : len(POSITIVES)], label[0, : len(POSITIVES)] = POSITIVES, 1
     n, value = pass_messages(
-        objective.coefficients, index, search, table, objective.constants(N, N), h, 0, rows, label, 0, len(POSITIVES), z,
-        new_query_workspace(N, search), new_message_workspace(N, search, N),
+        reference.pointer_to_coefficients(objective), index, search, table, objective.constants(N, N), h, 0, rows, label, 0,
+        len(POSITIVES), z, new_query_workspace(N, search), new_message_workspace(N, search, N),
     )  # fmt: skip
     assert len(set(rows[0, :n].tolist())) == n
     gradient = np.zeros(N)
