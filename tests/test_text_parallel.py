@@ -7,6 +7,7 @@ import itertools
 import os
 import random
 import sys
+import threading
 import time
 
 import pytest
@@ -50,9 +51,10 @@ def test_of_several_sources_a_bounded_part_is_read_ahead(tmp_path, monkeypatch):
         while not all(blocks._queues[number].full() for number in (0, 1)):
             time.sleep(0.01)
         assert [each.empty() for each in blocks._queues] == [False, False, True, True]
-    for thread in blocks._threads:
-        thread.join(timeout=5)
-        assert not thread.is_alive()
+    for thread in threading.enumerate():
+        if thread.name == "embedx-reader":
+            thread.join(timeout=5)
+            assert not thread.is_alive()
     assert (first.source, first.data) == (0, b"0" * 10)
 
 

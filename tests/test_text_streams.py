@@ -97,9 +97,10 @@ def test_standard_input_is_read(monkeypatch, tmp_path):
 def test_the_program_may_end_while_a_thread_waits_for_standard_input():
     """Python takes the lock of sys.stdin's buffer at its end, and aborts if a thread has it."""
     code = (
-        "import sys, time\nfrom embedx.text.sources import resolve\nfrom embedx.text.streams import ReadAhead\n"
+        "import sys, threading, time\nfrom embedx.text.sources import resolve\nfrom embedx.text.streams import ReadAhead\n"
         "blocks = ReadAhead(resolve(['-']))\n"
-        "while (frame := sys._current_frames().get(blocks._threads[0].ident)) is None or frame.f_code.co_name != 'readinto':\n"
+        "[reader] = [each for each in threading.enumerate() if each.name == 'embedx-reader']\n"
+        "while (frame := sys._current_frames().get(reader.ident)) is None or frame.f_code.co_name != 'readinto':\n"
         "    time.sleep(0.01)\n"
         "time.sleep(0.2)\n"
         "sys.exit(7)"

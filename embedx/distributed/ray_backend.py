@@ -183,7 +183,7 @@ class Workers:
         self._add()
 
     def restart(self) -> None:
-        """Start others in the place of all workers."""
+        """Start others in the place of all workers, unless the run is over."""
         for each in [*self.all]:
             self._remove(each)
             self._add()
@@ -191,8 +191,7 @@ class Workers:
     def close(self) -> None:
         """End all workers."""
         self.closed = True
-        for each in [*self.all]:
-            self._remove(each)
+        self.restart()
 
     def _remove(self, worker: WorkerHandle) -> bool:
         """End a worker; False if that was done before."""

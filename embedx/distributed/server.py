@@ -61,9 +61,13 @@ class ParameterServer:
         with self.lock:
             if worker not in self.lacking:
                 self.lacking[worker] = {name: np.ones(n, bool) for name, n in self.sizes.items()}
-            delta = {}
+            own, delta = self.parameters, {}
             for name, is_lacking in self.lacking[worker].items():
-                delta[name] = self._rows(name, np.flatnonzero(is_lacking).astype(np.int32))
+                row = np.flatnonzero(is_lacking).astype(np.int32)
+                if name == STATE:
+                    delta[name] = Delta(row, own.state[row], own.n_updates[row][:, None])
+                else:
+                    delta[name] = gather(own.tables[name], row)
                 is_lacking[:] = False
             return delta
 
@@ -80,8 +84,3 @@ class ParameterServer:
                     self.parameters.n_updates[row] += local.state[:, 0]
                 else:
                     add(self.parameters.tables[name], local, self.parameters.optimizer)
-
-    def _rows(self, name: str, row: np.ndarray) -> Delta:
-        if name == STATE:
-            return Delta(row, self.parameters.state[row], self.parameters.n_updates[row][:, None])
-        return gather(self.parameters.tables[name], row)

@@ -26,8 +26,6 @@ from embedx.text.subsampling import NO_PAIR_KEPT, TokenStream, keep_words, new_w
 from embedx.training.progress import Progress
 
 CHUNK = 100_000  # tokens between two looks at the buffer
-_LOW = np.int64(0xFFFFFFFF)
-_HALF = np.int64(32)
 
 
 class Counts(NamedTuple):
@@ -56,7 +54,7 @@ def counted(
     home = home or cache.default_folder()
     with workspace(home) as folder:
         with explained(home):
-            counts = _write_rows(_counter(stream, window, keys, memory, folder, progress), n_words, folder, progress)
+            counts = _counts(stream, n_words, window, keys, memory, folder, progress)
         yield counts
 
 
@@ -68,10 +66,10 @@ def totals(counts: Counts) -> tuple[np.ndarray, np.ndarray]:
     return of_inputs, of_targets
 
 
-def _counter(
-    stream: TokenStream, window: int, keys: Sequence[np.uint64], memory: int, folder: Path, progress: Progress
-) -> Counter:
-    """A counter with the pairs of all epochs."""
+def _counts(
+    stream: TokenStream, n_words: int, window: int, keys: Sequence[np.uint64], memory: int, folder: Path, progress: Progress
+) -> Counts:
+    """The pairs of all epochs, counted and written to a folder. Raises `EmbedxError` if there is no pair at all."""
     n_tokens, width = len(stream.tokens), 2 * window
     counter = Counter(folder, min(memory, BYTES_PER_KEY * n_tokens * width * len(keys)))
     chunk = min(CHUNK, max(1, len(counter.buffer) // (4 * width)))  # so that at most a quarter of the buffer stays empty
@@ -84,17 +82,12 @@ def _counter(
             counter.commit(_write_pairs(stream, window, start, stop, key, words, pairs))
             progress.update(epoch * n_tokens + stop)
     progress.finish()
-    return counter
-
-
-def _write_rows(counter: Counter, n_words: int, folder: Path, progress: Progress) -> Counts:
-    """The counted pairs by input. Raises `EmbedxError` if there is no pair at all."""
     n_of_input = np.zeros(n_words, np.int64)
     with open(folder / "targets", "wb") as targets, open(folder / "times", "wb") as times:
         for pairs, counts in counter.counted(progress, "merging pairs", " pairs"):
-            (pairs & _LOW).astype(np.int32).tofile(targets)
+            pairs.astype(np.int32).tofile(targets)  # the lower half
             counts.astype(np.float32).tofile(times)
-            n_of_input += np.bincount(pairs >> _HALF, minlength=n_words)
+            n_of_input += np.bincount(pairs >> 32, minlength=n_words)
     if not n_of_input.any():
         raise EmbedxError(NO_PAIR_KEPT)
     offsets = np.concatenate(([0], np.cumsum(n_of_input)))
@@ -118,6 +111,6 @@ def _write_pairs(stream, window, start, stop, key, words, pairs):
     for y in range(first, last):
         for x in range(max(y - words.reach[y], 0), min(y + words.reach[y] + 1, n_words)):
             if x != y and words.sentence[x] == words.sentence[y]:
-                pairs[n] = (np.int64(words.word[x]) << _HALF) | np.int64(words.word[y])
+                pairs[n] = (np.int64(words.word[x]) << 32) | np.int64(words.word[y])
                 n += 1
     return n

@@ -95,11 +95,6 @@ def check_formats(sources: Sequence[Source], settings: TextSettings) -> None:
             raise EmbedxError(f"{option} {value}: by its name no corpus is {what}; {remedy}")
 
 
-def is_archive(path: str) -> bool:
-    """Whether a file is a tar or zip archive, by its name."""
-    return ARCHIVE_NAME.fullmatch(path) is not None
-
-
 def is_url(name: str) -> bool:
     return "://" in name
 
@@ -108,7 +103,7 @@ def _resolve_one(corpus: str) -> list[Source]:
     if corpus == STANDARD_INPUT:
         return [Source(corpus, "any", None)]
     if is_url(corpus):
-        members = ALL_MEMBERS if is_archive(corpus.partition("?")[0]) else ""
+        members = ALL_MEMBERS if ARCHIVE_NAME.fullmatch(corpus.partition("?")[0]) else ""
         return [Source(corpus, reader_of(corpus), {"url": corpus}, members=members)]
     if recipe := recipe_meant(corpus):
         return _of_recipe(recipe)
@@ -116,7 +111,7 @@ def _resolve_one(corpus: str) -> list[Source]:
         return _in_directory(corpus)
     if os.path.exists(corpus):
         return [_file(corpus)]
-    if (named := OF_ARCHIVE.fullmatch(corpus)) and is_archive(named[1]) and os.path.isfile(named[1]):
+    if (named := OF_ARCHIVE.fullmatch(corpus)) and ARCHIVE_NAME.fullmatch(named[1]) and os.path.isfile(named[1]):
         return [_file(named[1], named[2])]
     if glob.has_magic(corpus):
         if found := [_file(path) for path in sorted(glob.glob(corpus, recursive=True)) if os.path.isfile(path)]:
@@ -146,7 +141,7 @@ def _in_directory(folder: str) -> list[Source]:
 
 def _file(path: str, members: str = ALL_MEMBERS) -> Source:
     """A file; if it is an archive, those of its members that match the pattern."""
-    if not is_archive(path):
+    if not ARCHIVE_NAME.fullmatch(path):
         members = ""
     return Source(path, reader_of(path), _fingerprint(path, members), members=members)
 

@@ -125,7 +125,11 @@ def open_source(source: Source) -> CountedReader:
     address = source.address
     try:
         if address == STANDARD_INPUT:
-            return _standard_input()
+            # Without the buffer of `sys.stdin`, whose lock a waiting reader holds: the interpreter takes that lock at its end,
+            # and aborts where another thread holds it. What was read before, or the buffer holds, is lost.
+            if sys.stdin is None:
+                raise OSError("it is closed")
+            return CountedReader(io.FileIO(sys.stdin.fileno(), closefd=False))
         if not is_url(address):
             return CountedReader(open(address, "rb", buffering=0))
         if address.startswith(("http://", "https://")):
@@ -139,17 +143,6 @@ def open_source(source: Source) -> CountedReader:
         raise EmbedxError(f'{source.name}: reading this needs more packages; pip install "smart_open[all]"') from error
     except Exception as error:  # every kind of storage has its own
         raise EmbedxError(f"{source.name}: cannot be opened ({reason(error)}); check the name and your rights") from error
-
-
-def _standard_input() -> CountedReader:
-    """Standard input without the buffer of `sys.stdin`, whose lock a waiting reader holds.
-
-    The interpreter takes that lock at its end, to close `sys.stdin`, and aborts where another thread holds it. What was read
-    from `sys.stdin` before is not read again, nor what its buffer holds.
-    """
-    if sys.stdin is None:
-        raise OSError("it is closed")
-    return CountedReader(io.FileIO(sys.stdin.fileno(), closefd=False))
 
 
 # ---- decompression
@@ -358,7 +351,6 @@ class ReadAhead:
         self._threads_each = max(1, threads // self._at_once)
         # Of each source its blocks, with the bytes read so far, as stored; an empty block or an error ends them.
         self._queues: list[queue.Queue[Any]] = [queue.Queue(BLOCKS_AHEAD if self._at_once == 1 else MAX_AHEAD) for _ in sources]
-        self._threads: list[threading.Thread] = []
         self._stopped = threading.Event()
         for number in range(self._at_once):
             self._start(number)
@@ -386,8 +378,7 @@ class ReadAhead:
         """Read a source in a thread of its own."""
         if number < len(self._sources):
             # A daemon, because a read from a terminal or a slow server cannot be interrupted.
-            self._threads.append(threading.Thread(target=self._run, args=(number,), daemon=True, name="embedx-reader"))
-            self._threads[-1].start()
+            threading.Thread(target=self._run, args=(number,), daemon=True, name="embedx-reader").start()
 
     def _run(self, number: int) -> None:
         source, report = self._sources[number], self.reports[number]

@@ -196,10 +196,9 @@ def plain_text(wikitext: str, hidden_links: frozenset[str] = HIDDEN_LINKS) -> st
 
     def shown(link: str) -> str:
         target, _, label = link.partition("|")
-        if ":" not in target and "." not in target:
-            return label.rpartition("|")[2] or target
-        namespace = target.partition(":")[0].strip().lower() if ":" in target else ""
-        if namespace in hidden_links or MEDIA_FILE.search(target.strip()) or (not label and LANGUAGE.match(target)):
+        namespace, has_namespace, _ = target.partition(":")
+        is_hidden = has_namespace and (namespace.strip().lower() in hidden_links or (not label and LANGUAGE.match(target)))
+        if is_hidden or ("." in target and MEDIA_FILE.search(target.strip())):
             return ""
         return label.rpartition("|")[2] or target.lstrip(":")
 

@@ -61,7 +61,7 @@ class Guard:
     keeps_copy: bool = True  # of the state, in memory
     since: float = 0.0  # share of the run done at the last check
     due: float = 1 / CHECKS  # share of the run done at the next
-    parts: list[Tally] = field(default_factory=lambda: [Tally() for _ in range(PARTS)])  # of the interval
+    parts: list[Tally] = field(default_factory=lambda: [Tally()] * PARTS)  # of the interval
     phase: int = 0
     level: float | None = None  # if it was measured before training
     best: float = math.inf  # of the phase
@@ -88,8 +88,9 @@ class Guard:
 
     # ---- before training
 
-    def begin(self, strategy: Strategy, state: TrainState, has_checkpoints: bool) -> None:
+    def begin(self, strategy: Strategy, state: TrainState, checkpoints: Checkpoints | None) -> None:
         """Make a copy of the state and measure the losses to compare with; a run that is resumed has done so already."""
+        self.strategy, self.run, self.checkpoints = strategy, state, checkpoints
         self.is_on = self.is_on and strategy.is_guarded
         if not self.is_on:
             return
@@ -98,7 +99,7 @@ class Guard:
         is_resumed, self.has_begun = self.has_begun, True
         if not is_resumed:
             self.phase = strategy.phase(0)
-        if not self.keeps_copy or (is_resumed and has_checkpoints):
+        if not self.keeps_copy or (is_resumed and checkpoints is not None):
             return
         self.copy = state.snapshot()
         if self.phase == 0 and not is_resumed:
@@ -119,11 +120,11 @@ class Guard:
         """Whether the run is to be checked before it continues."""
         return self.is_on and (share >= self.due or phase != self.phase)
 
-    def check(self, share: float, step: int, phase: int, state: TrainState, is_over: bool) -> str | None:
+    def check(self, share: float, step: int, phase: int, is_over: bool) -> str | None:
         """What is wrong with the run, if anything is; keeps a copy of its state if it is good."""
         if not self.is_on:
             return None
-        if _has_exploded(state):
+        if _has_exploded(self.run):
             return f"a parameter grew beyond {MAX_PARAMETER:g}"
         losses = [part.loss / part.pairs for part in self.parts if part.pairs]
         is_good = False
@@ -137,7 +138,7 @@ class Guard:
         self.since, self.due = share, (math.floor(CHECKS * share) + 1) / CHECKS
         if self.due <= share:
             self.due += 1 / CHECKS
-        self.parts = [Tally() for _ in range(PARTS)]
+        self.parts = [Tally()] * PARTS
         # A loss is of parameters before the step that it leads to: an interval shows that the check before was good, not this.
         was_good, self.is_good = self.is_good, is_good and phase == self.phase
         last, self.step = self.step, step
@@ -147,7 +148,7 @@ class Guard:
             self.phase, self.best = phase, math.inf
         if self.is_good and was_good and self.keeps_copy and not is_over:
             self.copy = None  # frees its memory for the next
-            self.copy = state.snapshot()
+            self.copy = self.run.snapshot()
         return None
 
     def _judge(self, loss: float, mean: float, share: float, is_over: bool) -> str | None:
@@ -175,36 +176,36 @@ class Guard:
 
     # ---- when it diverges
 
-    def roll_back(self, strategy: Strategy, state: TrainState, checkpoints: Checkpoints | None) -> bool:
+    def roll_back(self) -> bool:
         """Bring the run back to where it was good, at a lower rate; False if that is not known, or it was done too often."""
-        if not self.is_on or len(self.lowered) >= len(DIVISORS) or not self._restore(strategy, state, checkpoints):
+        if not self.is_on or len(self.lowered) >= len(DIVISORS) or not self._restore():
             return False
         self.lowered = [*self.lowered, self.factor / DIVISORS[len(self.lowered)]]
         return True
 
-    def end(self, strategy: Strategy, state: TrainState, checkpoints: Checkpoints | None) -> bool:
+    def end(self) -> bool:
         """Bring the run back to where it was good, to end there; False if that is not known, or its loss shows otherwise."""
-        if self.good_step == 0 or not self._restore(strategy, state, checkpoints) or self.good_step == 0:
+        if self.good_step == 0 or not self._restore() or self.good_step == 0:
             return False
         if self.level is None or self.phase != 0:
             return True
-        loss = strategy.untrained_loss()
-        self._restore(strategy, state, checkpoints)
+        loss = self.strategy.untrained_loss()
+        self._restore()
         return loss is None or above(loss, self.level) <= SLACK
 
-    def _restore(self, strategy: Strategy, state: TrainState, checkpoints: Checkpoints | None) -> bool:
+    def _restore(self) -> bool:
         """Bring the run back to where it was good; False if there is neither a copy nor a checkpoint."""
-        lowered, clock = self.lowered, state.values["trainer.seconds"]
+        lowered, clock = self.lowered, self.run.values["trainer.seconds"]
         seconds = clock.read()
 
         def restore() -> bool:
             if self.copy is not None:
-                state.restore(self.copy)
-            elif checkpoints is None or not checkpoints.roll_back(state, self.good_step):
+                self.run.restore(self.copy)
+            elif self.checkpoints is None or not self.checkpoints.roll_back(self.run, self.good_step):
                 return False
             clock.write(seconds)
             self.lowered = lowered
-            strategy.forget()
+            self.strategy.forget()
             return True
 
         return to_the_end(restore, then_raise=True)

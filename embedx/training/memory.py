@@ -15,10 +15,9 @@ from typing import Any
 import numpy as np
 
 from embedx.errors import EmbedxError
-from embedx.storage.disk import amount, summary
+from embedx.storage.disk import NO_LIMIT, amount, summary
 from embedx.training.progress import Progress
 
-NO_LIMIT = 2**63
 MAX_COPY = 0.5  # of the free memory, for a copy of a run's state
 GROUPS = Path("/sys/fs/cgroup")
 

@@ -89,7 +89,11 @@ class Reporter(Progress):
             left = self._seconds_left(done, seconds)
             event = {"stage": self._title, "done": done, "total": self._total, "unit": self._unit}
             event |= {"seconds": round(seconds, 3), "seconds_left": None if left is None else round(left, 1), **facts}
-            self._log_event(event)
+            try:
+                print(json.dumps(event), file=self._log, flush=True)
+            except OSError as error:
+                self._log = None
+                self.note(f"warning: --log-json ends here: {error.strerror}")
         if self._bar is not None:
             self._bar.set_postfix_str(_spoken(facts), refresh=False)
             self._bar.update(done - self._bar.n)
@@ -133,14 +137,6 @@ class Reporter(Progress):
         """Training continues when the line cannot be written: a closed pipe, a full disk."""
         with contextlib.suppress(OSError):
             print(line, file=self.stream, flush=True)
-
-    def _log_event(self, event: dict[str, Any]) -> None:
-        assert self._log is not None
-        try:
-            print(json.dumps(event), file=self._log, flush=True)
-        except OSError as error:
-            self._log = None
-            self.note(f"warning: --log-json ends here: {error.strerror}")
 
 
 def _spoken(facts: dict[str, Any]) -> str:

@@ -5,6 +5,7 @@ which is next, at which rate, and when to stop (`trainer`); a strategy knows tab
 """
 
 import abc
+import operator
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -22,11 +23,11 @@ class Tally(NamedTuple):
     words: int = 0  # words of the vocabulary read, before subsampling; or examples
 
     def __add__(self, other: "Tally") -> "Tally":  # type: ignore[override]
-        return Tally(self.loss + other.loss, self.pairs + other.pairs, self.words + other.words)
+        return Tally(*map(operator.add, self, other))
 
     def since(self, earlier: "Tally") -> "Tally":
         """What was done after `earlier`."""
-        return Tally(self.loss - earlier.loss, self.pairs - earlier.pairs, self.words - earlier.words)
+        return Tally(*map(operator.sub, self, earlier))
 
     @property
     def mean_loss(self) -> float | None:

@@ -113,7 +113,7 @@ def run(
         state.restore(snapshot)
     elif checkpoints is not None and checkpoints.resumes:
         checkpoints.restore(state)
-    guard.begin(strategy, state, checkpoints is not None)
+    guard.begin(strategy, state, checkpoints)
     work.begin_report()
     interrupted_by: BaseException | None = None
     if schedule.time_budget:
@@ -170,7 +170,7 @@ class _Work:
     tally: Tally = field(default_factory=Tally)
     epoch: int = 0  # the next for after_epoch
     before_epoch: Tally = field(default_factory=Tally)  # when it began
-    twentieths: list[Tally] = field(default_factory=lambda: [Tally() for _ in range(20)])  # by share of the run done
+    twentieths: list[Tally] = field(default_factory=lambda: [Tally()] * 20)  # by share of the run done
     wrong: str | None = None  # why the run diverges
     reached: int = 0  # words or examples, at the last check
     diverged: DivergedError | None = None
@@ -188,9 +188,7 @@ class _Work:
         interval = progress.interval if checkpoints is None else min(progress.interval, checkpoints.request.every)
         self.resumed = time.monotonic()
         self.pause_at = (self.epoch + 1) * self.schedule.n_chunks
-        self.futures = []
-        for each in self.strategy.workers:
-            self.futures.append(self.pool.submit(self.train, each))
+        self.futures = [self.pool.submit(self.train, each) for each in self.strategy.workers]
         while wait(self.futures, interval).not_done:
             if self.seconds - self.reported_at >= 0.9 * interval:
                 self.report()
@@ -232,7 +230,7 @@ class _Work:
         guard, schedule, checkpoints = self.guard, self.schedule, self.checkpoints
         wrong += f" after {self.reached:,} {schedule.unit} at learning rate {self.learning_rate:.4g}"
         is_out_of_time = schedule.time_budget is not None and self.seconds >= schedule.time_budget
-        if not is_out_of_time and guard.roll_back(self.strategy, self.state, checkpoints):
+        if not is_out_of_time and guard.roll_back():
             to = f"{self.tally.words:,} {schedule.unit}" if self.next_step else "the start"
             self.progress.note(f"warning: {wrong}: back to {to}, learning rate {self.rate_at(self.next_step):.4g}")
             self.wrong, self.reached = None, 0
@@ -244,7 +242,7 @@ class _Work:
         remedy = f"try a smaller --learning-rate, {schedule.learning_rate / 4:.3g} say"
         if guard.lowered:  # the rate may still be too high, or too low by now
             remedy = f"none of the learning rates {rates} works: leave --learning-rate out, or try a smaller one"
-        if not guard.end(self.strategy, self.state, checkpoints):
+        if not guard.end():
             self.next_step = 0
         self.begin_report()
         return DivergedError(f"{wrong}; {remedy}")
@@ -284,9 +282,8 @@ class _Work:
         return self.after_epoch is not None and self.next_step >= self.pause_at
 
     def is_over(self) -> bool:
-        if self.strategy.is_finished or self.ended:
-            return True
-        return self.stop or self.schedule.share_done(self.next_step, self.seconds) >= 1.0
+        is_out_of_steps = self.schedule.share_done(self.next_step, self.seconds) >= 1.0
+        return self.strategy.is_finished or self.ended or self.stop or is_out_of_steps
 
     def has_unreported_epoch(self) -> bool:
         """Whether an epoch has begun, in this run or in the one that it resumes, of which after_epoch does not know."""
@@ -319,15 +316,8 @@ class _Work:
         is_over = share >= 1.0 or self.strategy.is_finished
         self.reached = max(self.reached, self.tally.words)
         if self.wrong is None and (is_over or self.is_epoch_over or self.is_check_due):
-            self.wrong = self.guard.check(share, self.next_step, phase, self.state, is_over)
+            self.wrong = self.guard.check(share, self.next_step, phase, is_over)
         return self.wrong
-
-    def check_without_pause(self) -> None:
-        """Check the run while it trains, if that is due and the state has a lock."""
-        lock, is_due = self.state.lock, self.wrong is None and self.is_check_due
-        if lock is not None and is_due and self.strategy.phase(self.next_step) == self.guard.phase:
-            with lock:
-                self.check()
 
     # ---- the threads that train
 
@@ -361,7 +351,10 @@ class _Work:
             share = self.schedule.share_done(self.next_step, self.seconds)
             if self.stop or self.hold or self.strategy.is_finished or share >= 1.0 or self.is_epoch_over:
                 return None
-            self.check_without_pause()
+            is_same_phase = self.strategy.phase(self.next_step) == self.guard.phase
+            if self.wrong is None and self.is_check_due and is_same_phase and self.state.lock is not None:
+                with self.state.lock:  # the state can be read while it trains
+                    self.check()
             if self.wrong is not None or self.is_check_due:
                 return None
             number = self.next_step
