@@ -117,12 +117,7 @@ def list_caches(cache_dir: Path | None = None) -> list[dict[str, Any]]:
             try:
                 about = read_about(folder)
                 names = [source["name"] for source in about["report"]["sources"]]
-                each |= {
-                    "sources": names,
-                    "settings": about["settings"],
-                    "tokens": about["n_tokens"],
-                    "created": about["created"],
-                }
+                each |= {"sources": names, "tokens": about["n_tokens"], **{key: about[key] for key in ("settings", "created")}}
             except Exception as error:  # JSON raises what it likes, given the bytes
                 each["damage"] = str(error)
             if folder.exists():  # else it was cleared meanwhile

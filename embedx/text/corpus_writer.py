@@ -49,7 +49,7 @@ class CorpusWriter:
         if len(tokens):
             self._ends_sentence = tokens[-1] == END_OF_SENTENCE
             with explained(self.home):
-                view = memoryview(tokens.tobytes())
+                view = tokens.view(np.uint8).data
                 while view:
                     view = view[self.tokens.write(view) :]
 

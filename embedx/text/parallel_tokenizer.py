@@ -1,8 +1,9 @@
 """From blocks of text to tokens, on one thread or on several, with the same tokens in the same order.
 
-Text is cut into chunks, where words end. Each is tokenised with a table of its own, which numbers words by first appearance.
-The chunks are renumbered in their order: their words are looked up among all words, and a word that is new there gets the next
-number. So the numbers do not depend on the threads.
+Text is cut into chunks, where words end. Threads tokenise them, each with a table of its own, which numbers words by first
+appearance and fits into a core's own cache, and look its words up among those of all chunks that are done. The rest, few words,
+is looked up in the order of the chunks by one thread, and a word that is new gets the next number. So the numbers do not depend
+on the threads.
 """
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
@@ -17,7 +18,7 @@ from embedx.text.in_order import in_order
 from embedx.text.sources import Source
 from embedx.text.streams import TextBlock
 from embedx.text.tables import SENTENCE_END
-from embedx.text.tokenizer import BAD, FIRST_BAD, TOO_LONG, Tokenizer, renumber
+from embedx.text.tokenizer import BAD, FIRST_BAD, TOO_LONG, Tokenizer, look_up, renumber
 
 CHUNK_BYTES = 1 << 20  # enough that looking up its words takes little time beside finding them
 MAX_CHUNK_BYTES = 1 << 23  # it is cut there, even within a word
@@ -43,7 +44,8 @@ class Piece(NamedTuple):
     first_bad: int  # byte offset of the first of them in the text of the source
     too_long: int  # words that were left out for their length
     words: Tokenizer  # by whose table the tokens are numbered
-    n_types: int  # its words up to there
+    numbers: np.ndarray  # int32: of its words up to there, among all words; -1 where it is yet to be found
+    segment: int  # how often all words had been taken out when they were looked up
 
 
 def pieces(
@@ -55,40 +57,38 @@ def pieces(
     that is an error.
     """
     cut = chunks(blocks, [source.has_sentences(settings) for source in sources])
-    if threads == 1:
-        for chunk in cut:
-            yield tokenized(chunk, sources[chunk.source], settings, words)
-        return
 
-    def apart(chunk: Chunk, last: Future[Piece] | None) -> Piece:
-        own = last.result().words if last else Tokenizer(settings)
-        return tokenized(chunk, sources[chunk.source], settings, own)
+    def tokenized(chunk: Chunk, last: Future[Piece] | None) -> Piece:
+        """The tokens of a chunk, their words looked up among those that are known by now."""
+        own, source = last.result().words if last else Tokenizer(settings), sources[chunk.source]
+        table, n_known, segment = known
+        tokens = own.tokenize(chunk.data, chunk.offset, chunk.is_last, source.has_sentences(settings))
+        bad, first_bad, too_long = own.state[[BAD, FIRST_BAD, TOO_LONG]].tolist()
+        if bad and settings.on_bad_utf8 == "error":
+            remedy = "convert it with iconv -t UTF-8, or choose --on-bad-utf8 replace or skip"
+            raise EmbedxError(f"{source.name}: not UTF-8 at byte {first_bad} of the (unpacked) text; {remedy}")
+        numbers = np.full(own.n_types, -1, np.int32)
+        look_up(own.table, table, n_known, numbers)
+        return Piece(chunk, tokens, bad, first_bad, too_long, own, numbers, segment)
 
     def submitted() -> Iterator[Future[Piece]]:
         last = None
         for chunk in cut:
-            last = pool.submit(apart, chunk, last if chunk.continues else None)
+            last = pool.submit(tokenized, chunk, last if chunk.continues else None)
             yield last
 
+    known = words.table, words.n_types, words.segment
     pool = ThreadPoolExecutor(threads, "embedx-tokens")
     try:
-        for piece in in_order(submitted(), 2 * threads):
-            numbers = np.empty(piece.n_types, np.int32)
-            words.enter(piece.words.table, numbers)
-            renumber(piece.tokens, numbers)
+        for piece in in_order(submitted(), 2 * threads - 2):
+            if piece.segment != words.segment:  # the words that it was looked up among were taken out meanwhile
+                piece.numbers.fill(-1)
+            words.enter(piece.words.table, piece.numbers)
+            renumber(piece.tokens, piece.numbers)
+            known = words.table, words.n_types, words.segment
             yield piece
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
-
-
-def tokenized(chunk: Chunk, source: Source, settings: TextSettings, words: Tokenizer) -> Piece:
-    """The tokens of a chunk by the numbers of `words`."""
-    tokens = words.tokenize(chunk.data, chunk.offset, chunk.is_last, source.has_sentences(settings))
-    bad, first_bad, too_long = words.state[[BAD, FIRST_BAD, TOO_LONG]].tolist()
-    if bad and settings.on_bad_utf8 == "error":
-        remedy = "convert it with iconv -t UTF-8, or choose --on-bad-utf8 replace or skip"
-        raise EmbedxError(f"{source.name}: not UTF-8 at byte {first_bad} of the (unpacked) text; {remedy}")
-    return Piece(chunk, tokens, bad, first_bad, too_long, words, words.n_types)
 
 
 def chunks(blocks: Iterable[TextBlock], whole: Sequence[bool]) -> Iterator[Chunk]:

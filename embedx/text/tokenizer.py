@@ -15,6 +15,7 @@ import numpy as np
 
 from embedx.errors import EmbedxError
 from embedx.kernels.compiled import kernel, kernel_part
+from embedx.kernels.simd import prefetch
 from embedx.settings import TextSettings
 from embedx.text.characters import BLOCK_BITS, DOT_ABOVE, DOTTED_CAPITAL_I, LINE_END, NOT_ASCII, SEPARATOR, tables, whole_tokens
 from embedx.text.tables import SENTENCE_END
@@ -39,6 +40,7 @@ SKIP, ERROR = ON_BAD["skip"], ON_BAD["error"]
 SHORT, SHORT_MASK, LONG = 7, (1 << 56) - 1, 1 << 56
 # FNV-1a's offset basis (lower 32 bits) and 32-bit prime, but 38 bits kept: products then just fit into an int64.
 HASH_START, HASH_PRIME, HASH_MASK = 0x811C9DC5, 0x01000193, (1 << 38) - 1
+AHEAD = 16  # slots of a table whose words are about to be looked up in another, which is prefetched
 SPREAD = 0x9E3779  # the golden ratio's first 24 bits, odd: spreads signatures over the slots (Knuth, TAOCP 3, 6.4)
 
 # By first byte, the number of bytes of a character, 0 for none, and the range of the second (Unicode 15, table 3-7).
@@ -52,7 +54,7 @@ class Table(NamedTuple):
 
     letters: np.ndarray  # uint8: the words, one after the other, then the letters of the current one
     starts: np.ndarray  # int64: word i is letters[starts[i]:starts[i + 1]]
-    slots: np.ndarray  # int64 (n_slots, 2): signature and number of each word
+    slots: np.ndarray  # int64 (n_slots, 2): signature of each word, and its number + 1
 
 
 @kernel
@@ -112,30 +114,57 @@ def appended(letters, end, key, code):
 
 
 @kernel_part
+def slot_of(table, n_types, letters, start, end, signature):
+    """The slot of the word letters[start:end] with that signature, if it is one of the first `n_types` of the table, else one
+    that is empty or of a word after these."""
+    starts, slots = table.starts, table.slots
+    place = home_slot(signature, slots)
+    while slots[place, 0] != 0:
+        if slots[place, 0] == signature:
+            number = slots[place, 1] - 1
+            if signature < LONG:
+                break
+            if 0 <= number < n_types and starts[number + 1] - starts[number] == end - start:
+                i, other = start, starts[number]
+                while i < end and letters[i] == table.letters[other]:
+                    i += 1
+                    other += 1
+                if i == end:
+                    break
+        place = (place + 1) & (len(slots) - 1)
+    return place
+
+
+@kernel_part
 def number_of(table, types, end, key):
     """The number of the word letters[starts[types]:end] with that `packed`; a new word is entered with the number `types`."""
     letters, starts, slots = table
     start = starts[types]
     signature = key if end - start <= SHORT else long_signature(letters, start, end)
-    place = home_slot(signature, slots)
-    while slots[place, 0] != 0:
-        if slots[place, 0] == signature:
-            number = slots[place, 1]
-            if signature < LONG:
-                return number
-            other = starts[number]
-            if starts[number + 1] - other == end - start:
-                i = start
-                while i < end and letters[i] == letters[other]:
-                    i += 1
-                    other += 1
-                if i == end:
-                    return number
-        place = (place + 1) & (len(slots) - 1)
+    place = slot_of(table, types, letters, start, end, signature)
+    if slots[place, 0] != 0:
+        return slots[place, 1] - 1
     slots[place, 0] = signature
-    slots[place, 1] = types
+    slots[place, 1] = types + 1
     starts[types + 1] = end
     return types
+
+
+@kernel
+def look_up(words, table, n_types, numbers):
+    """Write to numbers[i] the number of word i of the table `words`, if it is one of the first `n_types` of the other table.
+
+    That may get more words meanwhile: each number of a slot is 0 or one that stays, and later words are left out.
+    """
+    slots = words.slots
+    for place in range(len(slots)):
+        prefetch(table.slots, home_slot(slots[(place + AHEAD) & (len(slots) - 1), 0], table.slots), 0)
+        word = slots[place, 1] - 1
+        if 0 <= word < len(numbers):
+            start, end = words.starts[word], words.starts[word + 1]
+            number = table.slots[slot_of(table, n_types, words.letters, start, end, slots[place, 0]), 1] - 1
+            if 0 <= number < n_types:
+                numbers[word] = number
 
 
 @kernel
@@ -209,10 +238,10 @@ def scan(data, p, on_bad, characters, state, table, out):
 
 
 @kernel
-def enter_words(others, state, table, numbers):
-    """Enter the first words of the table `others`, unless they are there; write the number of each to `numbers`."""
+def enter_words(others, which, state, table, numbers):
+    """Enter the words `which` of the table `others`, unless they are there; write the number of each to `numbers`."""
     types = state[TYPES]
-    for word in range(len(numbers)):
+    for word in which:
         end = table.starts[types]
         key = np.int64(0)
         for i in range(others.starts[word], others.starts[word + 1]):
@@ -261,6 +290,7 @@ class Tokenizer:
         self.on_bad = ON_BAD[settings.on_bad_utf8]
         self.state = np.zeros(STATE_WIDTH, np.int64)
         self.table = new_table()
+        self.segment = 0  # how often all words were taken out
         self.cut_off = b""  # the first bytes of a character whose others are in the next chunk
 
     @property
@@ -274,21 +304,22 @@ class Tokenizer:
         return WordList(self.table.letters[: starts[-1]].tobytes(), starts)
 
     def enter(self, others: Table, numbers: np.ndarray) -> None:
-        """Number the first words of another table, and write the number of each to `numbers`, int32."""
-        self._reserve(int(others.starts[len(numbers)]), len(numbers))
-        enter_words(others, self.state, self.table, numbers)
+        """Write the numbers of words of another table to `numbers`, int32, where it is -1; new words are entered."""
+        which = np.flatnonzero(numbers < 0)
+        self._reserve(int((others.starts[which + 1] - others.starts[which]).sum()), len(which))
+        enter_words(others, which, self.state, self.table, numbers)
 
     def outgrows(self, memory: int) -> bool:
-        """Whether the table of words takes more than `memory` bytes, or will when it is copied to grow. Not within a word."""
+        """Whether the table of words takes more than `memory` bytes, or will when it is copied to grow."""
         slots, end = self.table.slots, int(self.state[END])
         n_tables = 3 if 2 * self.n_types >= NEARLY_FULL * len(slots) else 1
-        is_within = end > self.table.starts[self.n_types]
-        return self.n_types > 0 and not is_within and 2 * end + 8 * self.n_types + n_tables * slots.nbytes > memory
+        return self.n_types > 0 and 2 * end + 8 * self.n_types + n_tables * slots.nbytes > memory
 
     def emptied(self) -> WordList:
         """All words, which the table no longer has."""
         words, self.table = self.words, new_table()
         self.state[[TYPES, END]] = 0
+        self.segment += 1
         return words
 
     def tokenize(self, data: bytes, offset: int, is_last: bool, is_whole: bool = False) -> np.ndarray:
