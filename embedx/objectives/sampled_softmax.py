@@ -27,7 +27,7 @@ import numpy as np
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.maths import exp, larger
 from embedx.objectives.contract import Objective, SampledSettings
-from embedx.objectives.parts import log_sums, n_positives, positive
+from embedx.objectives.parts import LOWEST, n_positives, positive
 from embedx.settings import param
 
 _ONE = np.float32(1)
@@ -76,16 +76,22 @@ def _corrected(batch, e, n, y, how):
 def _complementary(batch, e, n):
     """The same with the normaliser's estimate; positives are each other's rivals."""
     z, label, sample_count, log_expected_count = batch.z, batch.label, batch.sample_count, batch.log_expected_count
-    log_sum, _ = log_sums(batch, e, n)
-    n_labels = n_positives(batch, e, n)
-    reward = z.dtype.type(0)
+    lowest = -z.dtype.type(LOWEST)
+    largest, n_labels = lowest, n_positives(batch, e, n)
+    for k in range(n):
+        largest = larger(largest, z[e, k] if label[e, k] + sample_count[e, k] > 0 else lowest)
+    reward, total = z.dtype.type(0), z.dtype.type(0)
     for k in range(n):
         is_label = label[e, k] > 0
         reward += label[e, k] * z[e, k] if is_label else np.float32(0)
-        weight = n_labels * (_ONE if is_label else sample_count[e, k])
-        share = weight * exp(z[e, k] - log_sum - (np.float32(0) if is_label else log_expected_count[e, k]))
-        z[e, k] = (share if weight > 0 else np.float32(0)) - label[e, k]
-    return n_labels * log_sum - reward
+        weight = _ONE if is_label else sample_count[e, k]
+        mass = weight * exp(z[e, k] - largest - (np.float32(0) if is_label else log_expected_count[e, k]))
+        z[e, k] = mass if weight > 0 else np.float32(0)
+        total += z[e, k]
+    scale = n_labels / total
+    for k in range(n):
+        z[e, k] = scale * z[e, k] - label[e, k]
+    return n_labels * (largest + np.log(total)) - reward
 
 
 @dataclasses.dataclass(frozen=True)
