@@ -48,7 +48,7 @@ class SearchSettings(Settings, fine=True):
         0.02, "epochs with drawn negatives (for words --draws, for labels --negatives) before the search begins", at_least=0.0
     )
     found: int = param(8, "rows of the highest scores that each word keeps of those that it finds", at_least=1, at_most=256)
-    refresh: int = param(64, "refresh the rows found for a word every N of its occurrences as an input", at_least=1)
+    refresh: int = param(256, "refresh the rows found for a word every N of its occurrences as an input", at_least=1)
     tail: bool = param(
         True,
         "loss `softmax`: drawn rows (--draws) stand for all that are not found, by an unbiased estimate of the normaliser; "
@@ -65,7 +65,7 @@ class RetrievalObjective(Objective):
     noise = "uniform"
     # The probability of words is spread over many rows: hence a softmax, and a tail. 10 MB of Wikipedia, 5 epochs, held-out
     # log-likelihood: -8.600, drawn rows alone -8.601, rows found alone -9.351.
-    word_defaults = {"loss": "softmax", "candidate_fraction": 0.01, "block_size": 32, "draws": 256}
+    word_defaults = {"loss": "softmax", "candidate_fraction": 0.01, "block_size": 32, "draws": 128}
     word_settings = ("found", "refresh", "tail")
     settings: SearchSettings
 

@@ -319,7 +319,7 @@ def prepared(corpus: EncodedCorpus, config: Configuration, progress: Progress) -
     kept = kept_counts(words.trained_counts, vocabulary.sample)
     objective.prepare(kept)
     sampler = config.new_sampler()
-    sampler.prepare(words.trained_counts, paths=objective.paths())
+    sampler.prepare(kept if config.draws_kept_words else words.trained_counts, paths=objective.paths())
     if config.collapsed is None:
         settings = by_size(settings, objective, n_tokens, progress)
         warn_of_rate(settings, objective, progress)
