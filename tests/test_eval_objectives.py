@@ -5,12 +5,13 @@ import json
 
 import numpy as np
 import pytest
-from eval_setup import RESULTS, ROOT, Records, Run, environment, found, made_up
+from eval_setup import RESULTS, Records, Run, environment, found, made_up
 from eval_setup import rows_of as rows_of_table
 from needs import needs_gensim
 
 from embedx import objectives as registry
 from embedx.evaluation import heldout, statistics
+from eval import __main__ as command
 from eval import objectives as script
 from eval import objectives_compared as compared
 from eval.experiment import report
@@ -193,9 +194,10 @@ def test_what_embedx_reports_is_what_is_on_record():
 
 
 @needs_gensim
-def test_a_run_and_its_page_from_the_command_line(two_topics, tmp_path):
+def test_a_run_and_its_page_from_the_command_line(two_topics, tmp_path, monkeypatch):
     words = ["--quick", "--only", "exact", "ns", "softmax", "--set", f"corpus={two_topics}", "--results", str(tmp_path)]
-    forked.run("objectives", *words, cwd=ROOT, env=forked.environment(tmp_path), code=forked.EVAL)
+    monkeypatch.setattr(script, "watched", forked.watched)
+    command.main(["objectives", *words])
     records = Records(tmp_path / "objectives.jsonl")
     rows = rows_of("exact", records)
     assert list(rows) == ["softmax", "ns"]

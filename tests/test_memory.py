@@ -1,9 +1,7 @@
 """What a run needs is printed, true, and refused before anything is trained."""
 
 import dataclasses
-import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,6 +11,7 @@ import pytest
 import embedx
 from embedx.errors import EmbedxError
 from embedx.training import memory
+from tests import forked
 from tests.notes import Notes
 
 
@@ -95,18 +94,12 @@ except SystemExit as end:
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the system does not report it")
 def test_what_is_printed_is_what_the_system_shows(two_topics, tmp_path):
     """The program aside, whose shared libraries are not counted."""
-    setting = {
-        **os.environ, "PYTHONPATH": str(Path(__file__).parent.parent),
-        "EMBEDX_CACHE_DIR": os.environ.get("EMBEDX_CACHE_DIR", str(tmp_path)),
-    }  # fmt: skip
     found = []
     corpus = tmp_path / "few.txt"
     corpus.write_text("".join(Path(two_topics).read_text().splitlines(keepends=True)[:30]))
     for dim in "20", "400000":
         words = ["train", corpus, "--dim", dim, "--epochs", "1", "--threads", "1", "--output", tmp_path / dim]
-        done = subprocess.run(
-            [sys.executable, "-c", PEAK, *map(str, words)], env=setting, capture_output=True, text=True, check=True
-        )
+        done = forked.run(*words, cwd=tmp_path, env=forked.environment(tmp_path), code=PEAK)
         code, peak = map(int, done.stdout.splitlines()[-1].split())
         assert code == 0, done.stderr
         (printed,) = re.findall(r"memory: ([\d.]+) MB of", done.stderr)
