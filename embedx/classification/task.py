@@ -187,15 +187,10 @@ class Run:
             outcome.check_trained()
         to_the_end(lambda: _check(classifier))
         classifier.facts |= {
-            "final_loss": outcome.final_loss,
-            "loss_unit": loss_unit,
-            "highest_loss": outcome.highest_loss,
-            "epochs": round(outcome.epochs, 4),
+            **outcome.facts(loss_unit),
             "examples_trained": outcome.tally.words,
             "seconds": round(sampler.fit_seconds + outcome.seconds, 3),
             "examples_per_second": round(outcome.tally.words / max(outcome.seconds, 1e-9)),
-            "interrupted": outcome.interrupted_by is not None,
-            **outcome.facts(),
             "history": history.epochs,
         }
         if held_out is not None and len(known_labels(held_out.labels, counts).ids):

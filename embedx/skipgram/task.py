@@ -234,11 +234,7 @@ class Task:
             facts |= {"words_kept": len(start.model), "words_added": len(self.words) - len(start.model)}
         if outcome is not None:
             tally, seconds = outcome.tally, outcome.seconds
-            facts |= {
-                "final_loss": outcome.final_loss, "loss_unit": self.loss_unit, "highest_loss": outcome.highest_loss,
-                "epochs": round(outcome.epochs, 4), "pairs_trained": tally.pairs, "seconds": round(seconds, 3),
-                "interrupted": outcome.interrupted_by is not None, **outcome.facts(),
-            }  # fmt: skip
+            facts |= {"pairs_trained": tally.pairs, **outcome.facts(self.loss_unit)}
             if self.config.collapsed is None:
                 facts |= {"words_trained": tally.words, "words_per_second": round(tally.words / max(seconds, 1e-9))}
         if self.history:

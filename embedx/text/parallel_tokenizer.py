@@ -93,7 +93,7 @@ def pieces(
 
 def chunks(blocks: Iterable[TextBlock], whole: Sequence[bool]) -> Iterator[Chunk]:
     """The blocks put together to chunks that end where words do, of `whole` sources with SENTENCE_END."""
-    pieces: list[bytes] = []
+    pieces = []
     offset = size = 0
     continues = False
     for source, data, stored in blocks:

@@ -81,7 +81,7 @@ def _join_all(
     words, tokens = [*corpus.words], corpus.tokens
     pairs = pairs_of(words, connectors)
     ids = {word: k for k, word in enumerate(words)}
-    target: dict[int, int] = {}  # by the code of a pair
+    target = {}  # by the code of a pair
     for each in found:
         if (code := pairs.code([ids.get(word, -1) for word in each.words])) >= 0:
             if each.joined not in ids:

@@ -58,7 +58,7 @@ def text_of(
     name   the source, as the user knows it
     whole  whether tokens are taken as they are: then TOKEN_END and SENTENCE_END end them, else white space and line feeds
     """
-    pieces: list[bytes] = []
+    pieces = []
     n_bytes = 0
     for line, value in values:
         piece = _text(value, field, whole)

@@ -113,7 +113,7 @@ def plain_bytes(pages: Iterable[Page]) -> bytes:
 
 
 def _batches(pages: Iterator[Page]) -> Iterator[list[Page]]:
-    batch: list[Page] = []
+    batch = []
     n_characters = 0
     for page in pages:
         batch.append(page)
@@ -234,7 +234,7 @@ def without_nested(text: str, edge: re.Pattern[str], start_of: Callable[[str, in
 
     start_of   where an edge that is found begins; it is none where that is -1
     """
-    opened: list[int] = []
+    opened = []
     pieces: list[tuple[int, int]] = []  # outermost (start, end), in order
     for match in edge.finditer(text):
         place = start_of(text, match.start()) if start_of else match.start()

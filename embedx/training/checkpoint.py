@@ -218,7 +218,7 @@ class Checkpoints:
 
     def _write(self, values: Mapping[str, Any]) -> None:
         """Write a snapshot; an error is reported, and the earlier checkpoints are kept."""
-        arrays: list[np.ndarray] = []
+        arrays = []
 
         def number_of(array: Any) -> dict[str, int]:
             arrays.append(np.asarray(array))

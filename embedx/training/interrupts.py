@@ -15,7 +15,7 @@ def to_the_end(work: Callable[[], Result], *, then_raise: bool = False) -> Resul
     """
     if threading.current_thread() is not threading.main_thread():  # which alone is interrupted
         return work()
-    received: list[int] = []
+    received = []
     handlers = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
     # One that cannot be called is ignored already, or ends the process at once.
     handlers = {each: handler for each, handler in handlers.items() if callable(handler)}

@@ -46,13 +46,18 @@ class Outcome:
     baseline_loss: float | None = None  # and of a model that knows only how often each class occurs
     facts_of_strategy: dict[str, Any] = field(default_factory=dict)
 
-    def facts(self) -> dict[str, Any]:
-        """For the model's record: the strategy's facts, losses to compare with, and learning rates after rollbacks."""
+    def facts(self, loss_unit: str = "") -> dict[str, Any]:
+        """For the model's record: losses in this unit, how long it trained, rates after rollbacks, and the strategy's facts."""
+        always = {
+            "final_loss": self.final_loss, "loss_unit": loss_unit, "highest_loss": self.highest_loss,
+            "epochs": round(self.epochs, 4), "seconds": round(self.seconds, 3),
+            "interrupted": self.interrupted_by is not None, **self.facts_of_strategy,
+        }  # fmt: skip
         known = {
             "initial_loss": self.initial_loss, "baseline_loss": self.baseline_loss,
             "learning_rate_lowered": self.lowered_rates or None,
         }  # fmt: skip
-        return self.facts_of_strategy | {name: value for name, value in known.items() if value is not None}
+        return always | {name: value for name, value in known.items() if value is not None}
 
     def raise_reason(self) -> None:
         """Raise what ended the run early, if anything did."""
