@@ -143,14 +143,14 @@ def test_members_are_of_the_format_that_their_names_tell(here):
     (here / "ids.zip").write_bytes(zip_of({"a": b'{"ids": ["new york", 3]}\n', "b": b'{"ids": ["rome"]}\n'}))
     settings = TextSettings(tokenizer="none", json_field="ids")
     with cache.encode(resolve(["ids.zip"]), settings, cache_dir=here / "cache") as corpus:
-        assert corpus.words == ["new york", "3", "rome"]
+        assert [*corpus.words] == ["new york", "3", "rome"]
 
 
 def test_parts_of_ones_own_archive_are_kept_apart_in_the_token_cache(here):
     (here / "mine.zip").write_bytes(zip_of({"a": b"one", "b": b"two"}))
     for members, words in ((":a", ["one"]), (":b", ["two"]), ("", ["one", "two"])):
         with cache.encode(resolve([f"mine.zip{members}"]), TextSettings(), cache_dir=here / "cache") as corpus:
-            assert corpus.words == words
+            assert [*corpus.words] == words
 
 
 def test_an_archive_from_a_server(here, tmp_path):

@@ -39,7 +39,7 @@ def tokenized(sources, settings, block_bytes=1 << 18):
             tokens += found[found[:1] == tokens[-1:] == [-1] :]
     while tokens[-1:] == [-1]:
         tokens.pop()
-    return tokens[tokens[:1] == [-1] :], scanner.words
+    return tokens[tokens[:1] == [-1] :], [*scanner.words]
 
 
 def expected(sources, settings):

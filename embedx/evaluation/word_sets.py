@@ -173,11 +173,12 @@ class WordTests:
             tests.append(read_analogies(Path(self.analogies)))
         tests += [dataclasses.replace(read_categories(Path(path)), seed=self.seed) for path in self.categories]
         tests += [read_outliers(Path(path)) for path in self.outliers]
-        return [self._with_method(test) if isinstance(test, Analogies) else test for test in tests or default_tests()]
-
-    def _with_method(self, test: Analogies) -> Analogies:
-        name = test.name if self.method == METHODS[0] else f"{test.name} ({self.method})"
-        return dataclasses.replace(test, name=name, method=self.method, candidates=self.candidates or PROTOCOLS[self.protocol])
+        method = "" if self.method == METHODS[0] else f" ({self.method})"
+        how: Any = {"method": self.method, "candidates": self.candidates or PROTOCOLS[self.protocol]}
+        return [
+            dataclasses.replace(test, name=test.name + method, **how) if isinstance(test, Analogies) else test
+            for test in tests or default_tests()
+        ]
 
 
 def default_tests() -> list[TestSet]:

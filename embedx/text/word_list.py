@@ -40,11 +40,6 @@ class WordList(Sequence[str]):
         for first in range(0, len(self), AT_ONCE):
             yield from self.at(np.arange(first, min(first + AT_ONCE, len(self))))
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and [*self] == [*other]
-
-    __hash__ = None  # type: ignore[assignment]
-
     def at(self, ids: np.ndarray) -> list[str]:
         """The words of int64 `ids`."""
         letters, starts, ends = self.letters, self.starts[ids].tolist(), self.starts[ids + 1].tolist()
