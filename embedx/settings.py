@@ -26,13 +26,13 @@ MAX_PASSES = 9  # of joining collocations
 MAX_THREADS = 1024  # more than any machine has use for; each has memory of its own
 
 
-KINDS: dict[type, tuple[type, str]] = {  # the type of a setting: what its values are, in messages
+KINDS = {  # the type of a setting: what its values are, in messages
     bool: (bool, "yes or no"),
     int: (numbers.Integral, "a whole number"),
     float: (numbers.Real, "a number"),
     str: (str, "a text"),
 }
-LIMITS: dict[str, tuple[Callable[[Any, Any], bool], str]] = {
+LIMITS = {
     "at_least": (operator.ge, "at least"), "above": (operator.gt, "above"), "at_most": (operator.le, "at most")
 }  # fmt: skip
 
@@ -68,7 +68,7 @@ def option_name(name: str) -> str:
 
 def as_arguments(options: Mapping[str, Any]) -> list[str]:
     """Settings as words of a command line."""
-    words: list[str] = []
+    words = []
     for name, value in options.items():
         flag = option_name(name)
         if name in FINE:
@@ -172,7 +172,7 @@ def check(field: dataclasses.Field[Any], value: Any) -> None:
 
 def read_value(field: dataclasses.Field[Any], text: str) -> Any:
     """The value that was typed for a setting. Raises `EmbedxError` if it is not one."""
-    kind: Callable[[str], Any] = field.metadata["parse"] or kind_of(field)
+    kind = field.metadata["parse"] or kind_of(field)
     value: Any = text
     if kind is bool:
         value = {"yes": True, "true": True, "no": False, "false": False}.get(text.lower(), text)

@@ -44,7 +44,7 @@ OTHER_NAMES = {"seed": "random_state", "threads": "n_jobs"}
 NOT_TRAINING = {"unseen", "validation_labels", "weight_threshold", *OF_TREE}  # how files are tested, and what stays as it is
 GROUPS: list[type[Settings]] = [ClassifySettings, *(each.Settings for each in SAMPLERS.values())]
 FIELDS = {field.name: field for group in GROUPS for field in dataclasses.fields(group)}
-PARAMETERS: dict[str, Any] = {
+PARAMETERS = {
     "options": None,
     **{name: None for name in FIELDS if name not in {*OTHER_NAMES, *NOT_TRAINING}},
     "random_state": None,

@@ -55,7 +55,7 @@ def main() -> None:
         signal.signal(each, _interrupt)
     if os.path.expanduser("~") == "~":  # a user without a home, where importing smart_open fails
         os.environ["HOME"] = "/nonexistent"
-    code: Any = None
+    code = None
     try:
         code = application(sys.argv[1:])(prog_name="embedx", standalone_mode=False)
         sys.stdout.flush()

@@ -85,7 +85,7 @@ def evaluate(
 
     model, *runs = models
     progress = Reporter(sys.stderr, is_quiet=quiet)
-    found: dict[str, Any] = {}
+    found = {}
     if text is not None:
         from embedx.cli.words import score_text
 

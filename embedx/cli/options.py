@@ -90,7 +90,7 @@ def documented(command: Callable[..., None]) -> tuple[str, dict[str, str]]:
 def as_option(parameter: inspect.Parameter, texts: Mapping[str, str]) -> inspect.Parameter:
     """A parameter of a command as typer wants it: an argument if it has no default, else an option."""
     name, kind = parameter.name, parameter.annotation
-    about: Any = typer.Argument() if parameter.default is parameter.empty else typer.Option()
+    about = typer.Argument() if parameter.default is parameter.empty else typer.Option()
     if hasattr(kind, "__metadata__"):
         kind, about = kind.__origin__, copy.copy(kind.__metadata__[0])
     panel, text = SHARED.get(name, (None, None))
@@ -257,7 +257,7 @@ def export_options() -> Options:
     return options_of(ExportSettings)
 
 
-SETTINGS: dict[str, Callable[[], Options]] = {  # of commands
+SETTINGS = {  # of commands
     "train": train_options,
     "classify": classify_options,
     "compare": compare_options,
@@ -304,5 +304,5 @@ def set_option(command: str, fine: Mapping[str, Option]) -> inspect.Parameter:
     names = [name for name, each in fine.items() if not each.is_own]
     more = ", and those that `embedx objectives NAME` lists" if len(names) < len(fine) else ""
     text = f"a fine setting; repeatable. Fine settings: {', '.join(names)}{more}"
-    about: Any = typer.Option("--set", parser=read, metavar="NAME=VALUE", help=text, rich_help_panel="Configuration")
+    about = typer.Option("--set", parser=read, metavar="NAME=VALUE", help=text, rich_help_panel="Configuration")
     return keyword("set_", Annotated[list[str] | None, about])

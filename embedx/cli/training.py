@@ -1,7 +1,6 @@
 """The commands that train: their options and help. What they do is in `words` and `labels`, which need numba."""
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Annotated, Any
@@ -113,5 +112,5 @@ def resume(output: Path, quiet: bool = False, verbose: bool = False) -> None:
     command, arguments, directory = checkpoint.requested(checkpoint.output_of(output))
     os.chdir(directory)
     paths = {name: Path(arguments[name]) for name in ("output", "cache_dir", "log_json") if arguments.get(name)}
-    run: Callable[..., None] = train if command == "train" else classify
+    run = train if command == "train" else classify
     run(**arguments | paths | {"quiet": quiet, "verbose": verbose}, resume=True)

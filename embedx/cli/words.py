@@ -2,7 +2,6 @@
 
 import json
 import shlex
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -64,7 +63,7 @@ def train_words(given: SimpleNamespace, progress: Progress) -> tuple[Path, skipg
     _check_folder(folder, config.start.path if config.start else None)
     checkpoints, overwrite = run.checkpoints_of("train", given, folder, progress)
     check_formats(sources, config.text)
-    trainer: Callable[..., skipgram.TrainedVectors] = collapsed.train if given.collapsed else skipgram.train
+    trainer = collapsed.train if given.collapsed else skipgram.train
     if cluster.is_asked_for:
         from embedx.distributed import words
 

@@ -78,7 +78,7 @@ def scores_of(finished: Mapping[str, Sequence[Run]], measure: str) -> dict[str, 
 
 
 def line_of(name: str, runs: Sequence[Run], found: dict[str, Standing]) -> Line:
-    results: list[dict[str, Any]] = [run["result"] for run in runs]
+    results = [run["result"] for run in runs]
     known = {key: [each[key] for each in results if each[key] is not None] for key in ("epochs", "seconds", "pace", "loss")}
     peaks = [(each["compiled"], each["peak"]) for each in results if each["peak"] is not None]
     return Line(

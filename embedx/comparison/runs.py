@@ -124,7 +124,7 @@ def watched(command: Sequence[str], folder: Path) -> Ended:
     The process is killed on an exception, such as Ctrl-C.
     """
     printed, complaints, log = (folder / name for name in ("printed", "complaints", "log"))
-    seen: list[tuple[float, int]] = []  # time.time(), bytes
+    seen = []  # time.time(), bytes
     with printed.open("wb") as out, complaints.open("wb") as err:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
         try:

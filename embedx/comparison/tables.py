@@ -61,7 +61,7 @@ def numbers(ranking: Ranking) -> list[dict[str, Any]]:
     tuned = sorted({name for line in ranking.lines for name in line.tuned})
     rows = []
     for line in ranking.lines:
-        row: dict[str, Any] = {"objective": line.objective, "runs": len(line.seeds)}
+        row = {"objective": line.objective, "runs": len(line.seeds)}
         for measure in ranking.measures:
             standing = line.standings.get(measure)
             score, behind = (standing.score, standing.behind) if standing else (None, None)

@@ -129,7 +129,7 @@ class Descent(Strategy):
     def train(self, worker: Any, epoch: int, chunk: int, rate: float) -> Tally | None:
         """Iteration epoch + 1: a step of the inputs and one of the outputs. The rates are the sides' own."""
         self.since = time.monotonic()
-        before: dict[str, Any] | None = None
+        before = None
         try:
             here = self.here or self._start()
             before, loss_before = self.state().snapshot(), here.loss

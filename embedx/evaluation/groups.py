@@ -51,8 +51,8 @@ def clusters(points: np.ndarray, n_clusters: int, seed: int) -> np.ndarray:
 def outliers(test: Outliers, vectors: WordVectors) -> Answers:
     """How often the outlier is detected; its value is 1 then."""
     known = folded(vectors.words[: test.candidates])
-    values: list[float] = []
-    positions: list[float] = []
+    values = []
+    positions = []
     for members, strangers in test.groups:
         words = [known[word.upper()] for word in members if word.upper() in known]
         for word in strangers:

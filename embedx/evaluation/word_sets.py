@@ -199,8 +199,8 @@ def default_tests() -> list[TestSet]:
 
 def read_pairs(path: Path, name: str | None = None) -> SimilarityPairs:
     """The pairs in a file of `word TAB word TAB score`, or the same with commas or spaces."""
-    words: list[tuple[str, str]] = []
-    gold: list[float] = []
+    words = []
+    gold = []
     for order, (where, line) in enumerate(lines_of(path)):
         fields = fields_of(line, 3)
         try:
@@ -221,7 +221,7 @@ def read_pairs(path: Path, name: str | None = None) -> SimilarityPairs:
 def read_analogies(path: Path, name: str | None = None, candidates: int = ANALOGY_CANDIDATES) -> Analogies:
     """The questions in a file of four words a line, with `: name` before each section."""
     section = "all"
-    sections: list[str] = []
+    sections = []
     words: list[tuple[str, ...]] = []
     for where, line in lines_of(path):
         if line.startswith(":"):

@@ -164,7 +164,7 @@ def evaluate(
 
 def matching(patterns: Sequence[str | Path]) -> list[str]:
     """The paths, in order, with those in place of a pattern that match it."""
-    found: list[str] = []
+    found = []
     for each in map(str, patterns):
         is_pattern = glob.has_magic(each) and not os.path.exists(each)
         paths = sorted(glob.glob(each)) if is_pattern else [each]

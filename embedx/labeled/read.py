@@ -206,7 +206,7 @@ def _label_lines(lines: Lines, n_rows: int) -> tuple[Labels, list[bytes]]:
     """Numbers of the different labels, and these, of a text with a line of labels for each row, which may be empty."""
     lines.min_lines = n_rows
     numbering = Numbering(lines.budget)
-    found: list[Labels] = []
+    found = []
     for chunk in lines:
         decoded(lines, chunk)
         rows = chunk.replace(b",", b" ").split(b"\n")[:-1]
@@ -218,7 +218,7 @@ def _label_lines(lines: Lines, n_rows: int) -> tuple[Labels, list[bytes]]:
 def _split_rows(file: str, column: int, n_rows: int) -> np.ndarray:
     """The rows of the data, from 0, that a column of a split file names from 1."""
     lines = Lines(source_of(file), SILENT)
-    rows: list[int] = []
+    rows = []
     for chunk in lines:
         lines.budget.take(36 * chunk.count(b"\n"))
         for number, line in enumerate(chunk.split(b"\n")[:-1], lines.line):

@@ -22,8 +22,8 @@ def read_bags(lines: Lines, vocabulary: list[str] | None) -> TextRows:
     """The lines as bags of these words, or of all; words and labels are separated by white space, labels stand anywhere."""
     words, labels = Numbering(lines.budget), Numbering(lines.budget)
     words.update((word.encode("utf-8"), number) for number, word in enumerate(vocabulary or []))
-    bags: list[csr_matrix] = []
-    found: list[Labels] = []
+    bags = []
+    found = []
     for chunk in lines:
         decoded(lines, chunk)
         rows = [line.split() for line in chunk.split(b"\n")[:-1]]

@@ -25,7 +25,7 @@ SAMPLERS: dict[str, type[Sampler]] = registry.load(__name__, REGISTRY)
 
 def names_of(candidates: Iterable[Candidates], noise: str) -> tuple[str, ...]:
     """The samplers that give these candidates, in this order; of those that draw, the one called `noise` comes first."""
-    names: list[str] = []
+    names = []
     for kind in candidates:
         of_kind = [name for name, each in SAMPLERS.items() if each.candidates == kind]
         names += sorted(of_kind, key=lambda name: name != noise)

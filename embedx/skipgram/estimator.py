@@ -8,7 +8,7 @@ import numpy as np
 
 from embedx import objectives, samplers
 from embedx.errors import EmbedxError
-from embedx.settings import PhraseSettings, Settings, StartSettings, TextSettings, VocabularySettings, settings_of
+from embedx.settings import PhraseSettings, StartSettings, TextSettings, VocabularySettings, settings_of
 from embedx.skipgram import task
 from embedx.skipgram.configuration import configure
 from embedx.skipgram.settings import SkipGramSettings
@@ -25,7 +25,7 @@ class SkipGram:
 
     def __init__(self, objective: str = "ns", *, cache_dir: str | Path | None = None, **options: Any) -> None:
         self._params = {"objective": objective, "cache_dir": cache_dir, **options}
-        groups: list[type[Settings]] = [SkipGramSettings, TextSettings, VocabularySettings, PhraseSettings, StartSettings]
+        groups = [SkipGramSettings, TextSettings, VocabularySettings, PhraseSettings, StartSettings]
         groups += [objectives.find(objective).Settings, *(each.Settings for each in samplers.SAMPLERS.values())]
         known = {name for group in groups for name in settings_of(group)}
         if unknown := options.keys() - known:

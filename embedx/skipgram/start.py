@@ -93,7 +93,7 @@ class Start:
     def summary(self, corpus: EncodedCorpus, words: Vocabulary, objective: Objective, has_bias: bool) -> str:
         """What changes, in a line."""
         n_old, before, n_seen = len(self.model), int(self.counts.sum()), sum(word in self.index for word in corpus.words)
-        lists: dict[bool, list[str]] = {True: ["word vectors"], False: []}  # kept, and reset
+        lists = {True: ["word vectors"], False: []}  # kept, and reset
         lists[self.keeps_outputs(objective)].append("output vectors")
         if has_bias:
             lists[self.keeps_bias(objective)].append("biases")

@@ -226,7 +226,7 @@ class Task:
         if self.words.held_out is not None:
             arrays["heldout_counts"] = self.words.held_out
         sources = [each["name"] for each in self.corpus.report["sources"] if not each["skipped"]][:MAX_SOURCES]
-        facts: dict[str, Any] = {
+        facts = {
             "objective": self.config.objective.name, "corpus": self.corpus.key, "sources": sources,
             "corpus_tokens": self.corpus.n_tokens, "words": len(self.words),
         }  # fmt: skip

@@ -110,7 +110,7 @@ def list_caches(cache_dir: Path | None = None) -> list[dict[str, Any]]:
     found = []
     with explained(home, "read"):
         for folder in _kept_in(home):
-            each: dict[str, Any] = {
+            each = {
                 "key": folder.name, "sources": [], "settings": {}, "tokens": 0, "bytes": bytes_in(folder), "created": "",
                 "damage": None,
             }  # fmt: skip

@@ -83,7 +83,7 @@ def write_about(folder: Path, about: dict[str, Any]) -> None:
 
 def read_about(folder: Path) -> dict[str, Any]:
     """The content of about.json. Raises unless it is as it was written."""
-    about: dict[str, Any] = json.loads((folder / ABOUT).read_bytes())
+    about = json.loads((folder / ABOUT).read_bytes())
     if not isinstance(about, dict) or about["checksum"] != checksum_of(about) or about["key"] not in ("", folder.name):
         raise ValueError(f"{ABOUT}: not what was written there")
     return about

@@ -91,7 +91,7 @@ class Recipe:
         """Another part of the same files. Raises `EmbedxError` if the recipe has none of that name."""
         if name not in self.parts:
             raise EmbedxError(f"{self.name}: has no part {name}; it has {', '.join(self.parts) or 'none'}")
-        own: dict[str, Any] = {"members": "", "parts": {}, **self.parts[name]}
+        own = {"members": "", "parts": {}, **self.parts[name]}
         return replace(self, name=f"{self.name}:{name}", **own)
 
 

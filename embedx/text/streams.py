@@ -170,7 +170,7 @@ def unpacked(source: Source, file: Any, threads: int = 1) -> Iterator[bytes]:
         return _stream_blocks(file, lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, MAX_XZ_MEMORY))
     if ZSTD_START.match(magic):
         return _zstd_blocks(source.name, file)
-    stream: Any = gzip.GzipFile(fileobj=file) if magic.startswith(b"\x1f\x8b") else file
+    stream = gzip.GzipFile(fileobj=file) if magic.startswith(b"\x1f\x8b") else file
     return iter(lambda: stream.read(BLOCK_BYTES), b"")
 
 
@@ -364,7 +364,7 @@ class ReadAhead:
     def __iter__(self) -> Iterator[TextBlock]:
         done = 0
         for number, blocks in enumerate(self._queues):
-            data: bytes | None = None
+            data = None
             while data != b"":
                 item = blocks.get()
                 if isinstance(item, BaseException):

@@ -18,7 +18,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 from xml.parsers import expat
 
 Page = tuple[str, frozenset[str]]  # wikitext, and the namespaces of which links are left out
@@ -131,9 +130,9 @@ class DumpError(Exception):
 
 def _pages(blocks: Iterable[bytes], cut_off: bool) -> Iterator[Page]:
     """The articles as wikitext, whatever the namespace or encoding of the XML. Of several revisions the last one is read."""
-    pages: list[Page] = []
-    page: dict[str, str] = {}
-    namespaces: dict[str, str] = {}  # key by lower-case name, as the dump declares them
+    pages = []
+    page = {}
+    namespaces = {}  # key by lower-case name, as the dump declares them
     hidden_links = HIDDEN_LINKS
     content: list[str] = []  # of the element that was opened last
     key = ""  # of a namespace
@@ -164,7 +163,7 @@ def _pages(blocks: Iterable[bytes], cut_off: bool) -> Iterator[Page]:
             n_bytes = 0
         content.clear()
 
-    parser: Any = expat.ParserCreate(namespace_separator="}")
+    parser = expat.ParserCreate(namespace_separator="}")
     parser.buffer_text = True
     parser.buffer_size = BUFFER_BYTES
     parser.StartElementHandler, parser.EndElementHandler, parser.CharacterDataHandler = start, end, content.append

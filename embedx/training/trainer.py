@@ -120,7 +120,7 @@ def run(
         checkpoints.restore(state)
     guard.begin(strategy, state, checkpoints)
     work.begin_report()
-    interrupted_by: BaseException | None = None
+    interrupted_by = None
     if schedule.time_budget:
         progress.start("training", schedule.time_budget, "s", work.seconds)
     else:

@@ -238,7 +238,7 @@ class WordVectors:
             raise ValueError("each row of the input needs a word of its own")
         if self.counts is not None and np.any(self.counts[1:] > self.counts[:-1]):
             raise ValueError("counts must not increase")
-        names: dict[str, tuple[Sequence[str], np.ndarray | None]] = {"vocabulary": (self.words, self.counts)}
+        names = {"vocabulary": (self.words, self.counts)}
         for stem, found in zip(PASSES, self.phrases.passes if self.phrases else (), strict=False):
             names[stem] = [" ".join(each.words) for each in found], np.array([each.times for each in found], np.int64)
         return save_folder(

@@ -106,7 +106,7 @@ def _head(name: str, data: mmap.mmap) -> Head:
             f"and {size:,} entries in a file of {len(data):,} bytes; it is damaged or cut short: {AGAIN}"
         )
     check_memory(name, BYTES_OF_STRING * size, SMALLER)
-    words: list[bytes] = []
+    words = []
     counts = np.zeros(n_words, np.int64)
     for k in range(size):
         end = data.find(b"\0", at, at + MAX_WORD_BYTES)

@@ -83,7 +83,7 @@ def read_glove(file: Opened) -> Found:
 
 def read_lines(file: Opened, dim: int, count: int | None) -> Found:
     """The words and vectors of the lines after the header; `count` is that of the header, None without one."""
-    words: list[str] = []
+    words = []
     blocks = [np.empty((0, dim), np.float32)]
     line = 1 if count is None else 2  # number of the line to be read next
     budget = MemoryBudget(file.name)
@@ -101,7 +101,7 @@ def read_lines(file: Opened, dim: int, count: int | None) -> Found:
 
 def line_blocks(name: str, stream: BinaryIO) -> Iterator[list[bytes]]:
     """The lines of the stream, a few megabytes at a time. Raises EmbedxError for a line without end."""
-    lines: list[bytes] = []
+    lines = []
     n_bytes = 0
     while line := stream.readline(contract.MAX_LINE_BYTES + 1):
         if len(line) > contract.MAX_LINE_BYTES:
@@ -179,7 +179,7 @@ def read_binary(file: Opened) -> Found:
     width = 4 * dim
     check_memory(f"{file.name}:1", count * width, "is the first line right?")
     vectors = np.empty((count, dim), "<f4")
-    words: list[str] = []
+    words = []
     file.progress.start("Reading vectors", count, "words")
     for row in range(count):
         word = bytearray()
