@@ -33,13 +33,15 @@ from embedx.engine.select import JOINT
 from embedx.kernels.by_address import by_address
 from embedx.kernels.compiled import kernel_part
 from embedx.kernels.gemm import TILE
-from embedx.kernels.simd import SIMD_WIDTH, store, zeros
+from embedx.kernels.simd import SIMD_WIDTH, padded, store, zeros
 from embedx.optimizers.contract import UpdateRule
 
 SCORE_PADDING = 2 * SIMD_WIDTH  # the unrolled vector width of LLVM's loops over scores, so that none has a scalar remainder
 FILTER_SIZE = 512  # entries of the filter that says whether a row may have been seen in this block
 N_INPUTS, N_EXAMPLES, N_CENTRES, N_NOISE, N_PAIRS = range(5)  # places in `Block.sizes`
-N_WORDS, CENTRE, END, CONTEXT, N_DRAWN = range(5)  # places in a cursor, see `new_cursor`
+# Places in the cursor of a chunk: its words, the next centre, the end of the centres, the next context of the next centre where
+# each pair is a block, and the number of random numbers drawn; with a tree, of blocks planned
+N_WORDS, CENTRE, END, CONTEXT, N_DRAWN = range(5)
 DRAWN, PATH, ALL, RETRIEVED = range(4)
 CANDIDATES = {"drawn": DRAWN, "path": PATH, "all": ALL, "retrieved": RETRIEVED}
 
@@ -78,9 +80,7 @@ class Block(NamedTuple):
     label: np.ndarray  # float32 (max examples, max candidates)
     bit_zero_count: np.ndarray  # float32, like label where there is a tree
     candidates: np.ndarray  # int32 (max candidates,)
-    drawn: (
-        np.ndarray
-    )  # float32 (1, max candidates): multiplicity among the draws; 0 in centre columns, 1 where all rows are candidates
+    drawn: np.ndarray  # float32 (1, max candidates): multiplicity among the draws, 0 for centres; 1 for each where all rows are
     own: np.ndarray  # int32 (2 window,): the examples of one centre, while the block is planned
     is_context: np.ndarray  # float32 (max examples, max inputs): 1 for the inputs whose mean an example is; (0, 0) in skip-gram
     share: np.ndarray  # float32 (max examples,): one over their number
@@ -94,20 +94,19 @@ def round_up_to_padding(n):
 
 def max_inputs(plan: BlockPlan) -> int:
     """How many inputs a block may have, in whole tiles."""
-    return -(-(max(plan.block_size, 1) + 2 * plan.window) // TILE) * TILE
+    return padded(max(plan.block_size, 1) + 2 * plan.window, TILE)
 
 
 def max_examples(plan: BlockPlan) -> int:
     """How many examples a block may have, in whole tiles."""
-    return max_inputs(plan) if plan.encoder == SKIPGRAM else -(-plan.block_size // TILE) * TILE
+    return max_inputs(plan) if plan.encoder == SKIPGRAM else padded(plan.block_size, TILE)
 
 
 def max_candidates(plan: BlockPlan, longest_path: int) -> int:
     """How many candidates a block may have, in whole SCORE_PADDINGs; noise can be read by whole vectors from its first on."""
     centres = max(plan.block_size, 1)
-    if plan.candidates == ALL:
-        return int(round_up_to_padding(plan.n_rows))
-    return int(round_up_to_padding(centres * longest_path if plan.candidates == PATH else centres + plan.n_draws + SIMD_WIDTH))
+    drawn = centres + plan.n_draws + SIMD_WIDTH
+    return padded({ALL: plan.n_rows, PATH: centres * longest_path}.get(plan.candidates, drawn), SCORE_PADDING)
 
 
 def new_block(plan: BlockPlan, longest_path: int) -> Block:
@@ -118,7 +117,7 @@ def new_block(plan: BlockPlan, longest_path: int) -> Block:
     if plan.candidates == ALL:
         candidates[: plan.n_rows], drawn[:, : plan.n_rows] = np.arange(plan.n_rows), 1
     is_skipgram = plan.encoder == SKIPGRAM  # an example is an input, with the same word and pairs
-    width = 0 if is_skipgram else -(-n_inputs // SIMD_WIDTH) * SIMD_WIDTH
+    width = 0 if is_skipgram else padded(n_inputs)
     return Block(
         sizes=np.zeros(5, dtype=np.int64),
         inputs=inputs,
@@ -133,13 +132,6 @@ def new_block(plan: BlockPlan, longest_path: int) -> Block:
         is_context=np.zeros((n_examples if width else 0, width), dtype=np.float32),
         share=np.zeros(n_examples if width else 0, dtype=np.float32),
     )
-
-
-def new_cursor() -> np.ndarray:
-    """Where planning is in a chunk, int64 (5,): its words, the next centre, the end of the centres, the next context of the
-    next centre where each pair is a block, and the number of random numbers drawn; with a tree, of blocks planned.
-    """
-    return np.zeros(5, dtype=np.int64)
 
 
 # ---- planning

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from embedx.engine.examples import Examples
-from embedx.engine.select import SINGLE, draw_weight, set_negative, set_node, set_padding, set_positive
+from embedx.engine.select import SINGLE, draw_weight, set_negative, set_node, set_positive
 from embedx.engine.shared import (
     FeatureWorkspace,
     Groups,
@@ -250,7 +250,7 @@ def fill_up(shared, workspace, n_lines, width, decay_clock):
     batch = workspace.batch
     for p in range(n_lines):
         for c in range(workspace.n_candidates[p], width):
-            set_padding(batch, p, c)
+            set_negative(batch, p, c, 0)
             batch.z[p, c], batch.log_expected_count[p, c] = 0, 0
             workspace.rows[p, c] = 0
         for c in range(workspace.n_candidates[p]):

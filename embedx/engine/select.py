@@ -53,13 +53,6 @@ def set_node(batch, e, k, n_ones, n_zeros):
     batch.log_expected_count[e, k] = 0
 
 
-@kernel_part
-def set_padding(batch, e, k):
-    """Leave column k of example e without a candidate."""
-    batch.label[e, k] = 0
-    batch.sample_count[e, k] = 0
-
-
 class Entries(NamedTuple):
     """label and sample_count of lines that all rows are candidates of: 0 and `negative`, but for the positives."""
 

@@ -23,6 +23,7 @@ from embedx.engine.blocks import (
     N_PAIRS,
     N_WORDS,
     PATH,
+    SCORE_PADDING,
     Block,
     BlockPlan,
     clear,
@@ -30,7 +31,6 @@ from embedx.engine.blocks import (
     max_examples,
     max_inputs,
     new_block,
-    new_cursor,
     plan_block,
     round_up_to_padding,
 )  # fmt: skip
@@ -42,7 +42,7 @@ from embedx.kernels.by_address import by_address
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.gemm import round_up_to_tile, scores, weighted_sums, weighted_sums_transposed
 from embedx.kernels.random import bits, open_uniform
-from embedx.kernels.simd import SIMD_WIDTH, aligned_zeros, load, multiply_add, prefetch, splat, store, sum_of, zeros
+from embedx.kernels.simd import SIMD_WIDTH, aligned_zeros, load, multiply_add, padded, prefetch, splat, store, sum_of, zeros
 from embedx.optimizers.contract import Table
 from embedx.optimizers.descend import descend_row, descend_row_within, is_frozen, row_divisor
 from embedx.samplers.contract import SamplerData, SampleWorkspace, new_sample_workspace
@@ -105,7 +105,7 @@ class SkipGramWorkspace(NamedTuple):
     """The memory of one worker."""
 
     words: KeptWords
-    cursor: np.ndarray  # see `blocks.new_cursor`
+    cursor: np.ndarray  # int64 (5,): where planning is in a chunk, see `blocks`
     block: Block
     next_block: Block
     sampling: SampleWorkspace
@@ -134,10 +134,8 @@ class SkipGramWorkspace(NamedTuple):
 def new_workspace(plan: BlockPlan, n_tokens: int, columns: int, longest_path: int, uniforms_width: int) -> SkipGramWorkspace:
     """Memory for a worker that trains chunks of up to `n_tokens` tokens on rows of `columns` numbers."""
     n_inputs, n_examples, n_candidates = max_inputs(plan), max_examples(plan), max_candidates(plan, longest_path)
-    n_pairs, n_noise = (
-        min(max(plan.block_size, 1), 2 * plan.window + 1),
-        plan.n_rows if plan.candidates == ALL else plan.n_draws,
-    )
+    n_pairs = min(max(plan.block_size, 1), 2 * plan.window + 1)
+    n_noise = plan.n_rows if plan.candidates == ALL else plan.n_draws
     is_skipgram = plan.encoder == SKIPGRAM
 
     def vector(n: int) -> np.ndarray:
@@ -146,7 +144,7 @@ def new_workspace(plan: BlockPlan, n_tokens: int, columns: int, longest_path: in
     x, x_gradient, x_step = aligned_zeros(n_inputs, columns), aligned_zeros(n_inputs, columns), vector(n_inputs)
     return SkipGramWorkspace(
         words=new_words(plan.window, n_tokens),
-        cursor=new_cursor(),
+        cursor=np.zeros(5, dtype=np.int64),
         block=new_block(plan, longest_path),
         next_block=new_block(plan, longest_path),
         sampling=new_sample_workspace(plan.n_draws, 0),
@@ -158,7 +156,7 @@ def new_workspace(plan: BlockPlan, n_tokens: int, columns: int, longest_path: in
         w=aligned_zeros(n_candidates, columns),
         w_gradient=aligned_zeros(n_candidates, columns),
         batch=new_batch(n_examples, n_candidates, uniforms_width),
-        pairs=new_batch(n_pairs, int(round_up_to_padding(n_noise + SIMD_WIDTH)), uniforms_width),
+        pairs=new_batch(n_pairs, padded(n_noise + SIMD_WIDTH, SCORE_PADDING), uniforms_width),
         centre=np.zeros(n_pairs + 1, dtype=np.int64),
         log_expected=vector(n_candidates),
         noise_column=np.zeros(n_candidates, dtype=np.int64),

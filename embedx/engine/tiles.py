@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from embedx.engine.examples import Csr
-from embedx.engine.select import draw_weight, set_padding, set_positive
+from embedx.engine.select import draw_weight, set_negative, set_positive
 from embedx.kernels.batch import Batch, new_batch
 from embedx.kernels.by_address import by_address
 from embedx.kernels.compiled import kernel, kernel_part
@@ -204,7 +204,7 @@ def _choose(examples, steps, plan, order, begin, end, n_labels):
             store(batch.label, n, d, zeros())
             store(batch.sample_count, n, d, weight)
         for k in range(n_labels, WIDTH):
-            set_padding(batch, n, k)
+            set_negative(batch, n, k, 0)
         if mask != 0:
             for k in range(n_labels):
                 if (mask >> np.uint32(k)) & np.uint32(1):

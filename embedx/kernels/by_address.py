@@ -77,15 +77,17 @@ def _read(context: Any, builder: Any, address_of: _Address, address: Any, name: 
 def _unbox(address_of: _Address, value: Any, c: Any) -> NativeValue:
     """The address of a copy on the caller's stack, which lives as long as the call."""
     address = cgutils.alloca_once(c.builder, _memory(c.context.data_model_manager, address_of))
-    _write(address_of, value, address, c)
+    _write(address_of.tuple_type, value, address, c)
     return NativeValue(address, is_error=c.pyapi.c_api_error())
 
 
-def _write(address_of: _Address, value: Any, address: Any, c: Any) -> None:
+def _write(tuple_type: Any, value: Any, address: Any, c: Any) -> None:
     """Write the fields of a Python tuple to memory. Kernels count no references, so that nothing is to be released."""
-    for i, field in enumerate(address_of.tuple_type):
+    for i, field in enumerate(tuple_type):
         item, at = c.pyapi.tuple_getitem(value, i), cgutils.gep_inbounds(c.builder, address, 0, i)
-        if isinstance(field, _Address):
-            _write(field, item, at, c)
+        if isinstance(field, _Address | types.BaseTuple):
+            _write(getattr(field, "tuple_type", field), item, at, c)
+        elif isinstance(field, types.Array):  # in place; `unbox` would check again what the dispatcher has checked
+            c.pyapi.numba_array_adaptor(item, c.builder.bitcast(at, c.pyapi.voidptr))
         else:
             c.builder.store(c.unbox(field, item).value, at)

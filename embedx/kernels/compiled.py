@@ -5,6 +5,7 @@ file a function stands in and does not notice edits in the helpers it calls, or 
 cannot be read there, or not be written, is compiled again.
 """
 
+import functools
 import gc
 import hashlib
 import os
@@ -20,13 +21,20 @@ from numba import types
 from numba.core import caching
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
+from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import CPUDispatcher
 from numba.core.serialize import dumps
+from numba.core.targetconfig import ConfigStack
 
 from embedx.kernels.cache_home import cache_home, log, writable
 
 # Vectorises as well as full fast-math, but leaves NaN and infinity alone, so that a diverged run can be seen.
 FAST_MATH = {"reassoc", "contract", "arcp", "nsz", "afn"}
+# Passes of numba's compiler for what kernels do not have: closures, exceptions, `with`, array expressions, literal types
+LEFT_OUT = {
+    "with_lifting", "inline_closure_likes", "make_function_op_code_to_jit_function", "inline_inlinables", "find_literally",
+    "Rewrite dynamic raises", "literal_unroll", "LiteralPropagation", "inline_overloads", "nopython_rewrites", "annotate_types",
+}  # fmt: skip
 # Folders without kernels, which those with kernels do not import: an edit there leaves the machine code valid.
 WITHOUT_KERNELS = {
     "classification", "cli", "comparison", "distributed", "evaluation", "pages", "report", "skipgram", "vectors",
@@ -59,7 +67,9 @@ def kernel(function: Callable[..., Any]) -> Any:
     call, would otherwise take more than half of the training kernel's time.
     """
     # `forceinline` is set explicitly: otherwise numba takes that of the first caller
-    return _cached(function, forceinline=False)
+    compiled = _compiled(_Kernel, function, forceinline=False, pipeline_class=_Compiler)
+    compiled._cache = _Cache(function)  # in place of numba's own, which `cache=True` would put there
+    return compiled
 
 
 def kernel_part(function: Callable[..., Any]) -> Any:
@@ -68,11 +78,7 @@ def kernel_part(function: Callable[..., Any]) -> Any:
     By itself it is neither optimised nor cached, which would take most of the time of compiling. Called from Python, it is
     compiled as a kernel of its own.
     """
-    options = {"forceinline": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True, "pipeline_class": _PartCompiler}
-    part = _compiled(function, **options)
-    if isinstance(part, CPUDispatcher):
-        part.__class__ = _Part
-    return part
+    return _compiled(_Part, function, **PART)
 
 
 def chosen_by_number(functions: Sequence[Any]) -> Any:
@@ -82,39 +88,56 @@ def chosen_by_number(functions: Sequence[Any]) -> Any:
     function.
     """
 
-    def chain(i: int) -> Any:
-        function = functions[i]
-        if i == len(functions) - 1:
-            return kernel_part(lambda number, *arguments: function(*arguments))
-        others = chain(i + 1)
-        return kernel_part(lambda number, *arguments: function(*arguments) if number == i else others(number, *arguments))
-
-    return chain(0)
+    first, second, *_ = functions
+    if len(functions) == 2:
+        return kernel_part(lambda number, *arguments: first(*arguments) if number == 0 else second(*arguments))
+    others = chosen_by_number(functions[1:])
+    return kernel_part(lambda number, *arguments: first(*arguments) if number == 0 else others(number - 1, *arguments))
 
 
-def _compiled(function: Callable[..., Any], **options: Any) -> Any:
-    return numba.njit(nogil=True, fastmath=FAST_MATH, error_model="numpy", _nrt=False, **options)(function)
-
-
-def _cached(function: Callable[..., Any], *, forceinline: bool) -> Any:
-    compiled = _compiled(function, forceinline=forceinline)
+def _compiled(kind: type, function: Callable[..., Any], **options: Any) -> Any:
+    compiled = numba.njit(nogil=True, fastmath=FAST_MATH, error_model="numpy", _nrt=False, **options)(function)
     if isinstance(compiled, CPUDispatcher):  # not plain Python under NUMBA_DISABLE_JIT
-        compiled.__class__ = _Kernel
-        compiled._cache = _Cache(function)  # in place of numba's own, which `cache=True` would put there
+        compiled.__class__ = kind
     return compiled
 
 
+class _Compiler(Compiler):  # type: ignore[misc]
+    """numba's compiler without LEFT_OUT."""
+
+    def define_pipelines(self) -> Any:
+        [pipeline] = super().define_pipelines()
+        pipeline.passes = [each for each in pipeline.passes if each[0].name() not in LEFT_OUT]
+        return [pipeline]
+
+
 class _Kernel(CPUDispatcher):  # type: ignore[misc]
-    """Compiles without the garbage collector, which would search all that numba keeps many times: a twelfth of the time."""
+    """Compiles without the garbage collector, which would search all that numba keeps many times, and with `_once`."""
 
     def compile(self, signature: Any) -> Any:
-        is_enabled = gc.isenabled()
-        gc.disable()
-        try:
-            return super().compile(signature)
-        finally:
-            if is_enabled:
-                gc.enable()
+        with global_compiler_lock:
+            is_enabled, resolve = gc.isenabled(), self.typingctx.resolve_function_type
+            gc.disable()
+            self.typingctx.resolve_function_type = _once(resolve)
+            try:
+                return super().compile(signature)
+            finally:
+                self.typingctx.resolve_function_type = resolve
+                if is_enabled:
+                    gc.enable()
+
+
+def _once(resolve: Callable[..., Any]) -> Callable[..., Any]:
+    """How numba finds what a call of some types returns, once for all calls of a kernel: it asks at each, several times."""
+
+    found = functools.cache(lambda function, arguments, is_inlined: resolve(function, arguments, {}))
+
+    def resolved(function: Any, arguments: Any, named: Any) -> Any:
+        if named or isinstance(function, str):  # an operation with a constant, which may have no hash
+            return resolve(function, arguments, named)
+        return found(function, tuple(arguments), ConfigStack.top_or_none().forceinline)
+
+    return resolved
 
 
 class _Part(CPUDispatcher):  # type: ignore[misc]
@@ -127,7 +150,7 @@ class _Part(CPUDispatcher):  # type: ignore[misc]
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         if self._for_python is None:
-            self._for_python = _cached(self.py_func, forceinline=True)
+            self._for_python = kernel(self.py_func)
         return self._for_python(*arguments, **named)
 
 
@@ -150,9 +173,13 @@ class _PartLibrary(JITCodeLibrary):  # type: ignore[misc]
         self._finalized = True
 
 
-class _PartCompiler(Compiler):  # type: ignore[misc]
+class _PartCompiler(_Compiler):
     def __init__(self, typing: Any, target: Any, library: Any, *others: Any) -> None:
         super().__init__(typing, target, _PartLibrary(target.codegen(), "part"), *others)
+
+
+# Options of what is inlined, for functions that are parts of kernels under `numba.extending.overload`
+PART = {"forceinline": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True, "pipeline_class": _PartCompiler}
 
 
 def is_cached(*kernels: Any) -> bool:

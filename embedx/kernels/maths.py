@@ -13,7 +13,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic, overload, register_jitable
 
-from embedx.kernels.compiled import kernel_part
+from embedx.kernels.compiled import PART, kernel_part
 
 _F = np.float32
 LOG2_E = _F(1.4426950408889634)
@@ -63,9 +63,7 @@ if not numba.config.DISABLE_JIT:
 
         return a(a, b), emit
 
-    @overload(larger)
-    def _compiled_larger(a, b):
-        return lambda a, b: _larger(a, b)
+    overload(larger, jit_options=PART)(lambda a, b: lambda a, b: _larger(a, b))
 
     @intrinsic
     def _bits_of(_typing, x):
@@ -96,7 +94,7 @@ if not numba.config.DISABLE_JIT:
 
         return types.float32(types.int32), emit
 
-    @overload(exp)
+    @overload(exp, jit_options=PART)
     def _compiled_exp(x):
         if x != types.float32:
             return lambda x: math.exp(x)
@@ -114,7 +112,7 @@ if not numba.config.DISABLE_JIT:
 
         return exp32
 
-    @overload(log1p)
+    @overload(log1p, jit_options=PART)
     def _compiled_log1p(x):
         if x != types.float32:
             return lambda x: math.log1p(x)
@@ -131,7 +129,7 @@ if not numba.config.DISABLE_JIT:
 
         return log1p32
 
-    @overload(log)
+    @overload(log, jit_options=PART)
     def _compiled_log(x):
         if x != types.float32:
             return lambda x: math.log(x)
@@ -146,14 +144,14 @@ if not numba.config.DISABLE_JIT:
         return log32
 
 
-@register_jitable
+@kernel_part
 def sigmoid(x):
     """1 / (1 + e^-x), without overflow on either side."""
     e = exp(-abs(x))
     return (_ONE if x >= 0 else e) / (_ONE + e)
 
 
-@register_jitable
+@kernel_part
 def softplus(x):
     """log(1 + e^x), without overflow: -log of sigmoid(-x)."""
     return max(x, _ZERO) + log1p(exp(-abs(x)))
@@ -200,10 +198,10 @@ def lambert_w_exp(t):
 
 if not numba.config.DISABLE_JIT:
 
-    @overload(lambert_w_exp, jit_options={"forceinline": True})  # of this size LLVM would call it
+    @overload(lambert_w_exp, jit_options=PART)
     def _compiled_lambert_w_exp(t):
         if t != types.float32:
-            return lambda t: _nearer_lambert_w_exp(_nearer_lambert_w_exp(_near_lambert_w_exp(t), t), t)
+            return lambert_w_exp
         return lambda t: _nearer_lambert_w_exp(_near_lambert_w_exp(t), t)
 
 
@@ -216,20 +214,14 @@ def _polynomial(coefficients, x):
     return value
 
 
-@register_jitable
-def _mills_ratio_64(a):
-    """`mills_ratio`, exact to rounding."""
+def mills_ratio(a):
+    """The normal distribution's tail over its density, Φ(-a) / φ(a), for a >= 0; about 1/a when a is large."""
     if a < 4:
         return math.sqrt(math.pi / 2) * math.erfc(a * math.sqrt(0.5)) * np.exp(0.5 * a * a)
     fraction = 0.0
     for k in range(30, 0, -1):  # Laplace's continued fraction; from 4 on 30 terms are exact to rounding
         fraction = k / (a + fraction)
     return 1 / (a + fraction)
-
-
-def mills_ratio(a):
-    """The normal distribution's tail over its density, Φ(-a) / φ(a), for a >= 0; about 1/a when a is large."""
-    return _mills_ratio_64(a)
 
 
 # (1 + a) · mills_ratio(a) as a polynomial in (a - 3)/(a + 3), within 3e-8: interpolated at Chebyshev's points, the way Shepherd
@@ -251,10 +243,10 @@ def log_normal_density(x):
 
 if not numba.config.DISABLE_JIT:
 
-    @overload(mills_ratio)
+    @overload(mills_ratio, jit_options=PART)
     def _compiled_mills_ratio(a):
         if a != types.float32:
-            return lambda a: _mills_ratio_64(a)
+            return mills_ratio
 
         def mills_ratio_32(a):
             x = (a - _THREE) / (a + _THREE)
@@ -271,10 +263,10 @@ if not numba.config.DISABLE_JIT:
 
         return mills_ratio_32
 
-    @overload(log_normal_density)
+    @overload(log_normal_density, jit_options=PART)
     def _compiled_log_normal_density(x):
         if x != types.float32:
-            return lambda x: -0.5 * x * x - _HALF_LOG_TAU
+            return log_normal_density
         return lambda x: -_HALF * x * x - _HALF_LOG_TAU_32
 
 

@@ -15,27 +15,24 @@ _S11, _S27, _S30, _S31, _S32, _S41 = (np.uint64(s) for s in (11, 27, 30, 31, 32,
 _ONE, _LOW = np.uint64(1), np.uint64(0xFFFFFFFF)
 _TO_UNIT = 2.0**-53
 
-if numba.config.DISABLE_JIT:
 
-    def bits(key, counter):
-        """As below; numpy warns where a product of two integers wraps, which is the point here."""
-        with np.errstate(over="ignore"):
-            return _mixed(key, np.uint64(counter))
-
-else:
-
-    @kernel_part
-    def bits(key, counter):
-        """64 random bits: number `counter` of the stream `key`, both uint64."""
-        return _mixed(key, counter)
-
-
-@kernel_part
-def _mixed(key, counter):
+def _bits(key, counter):
+    """64 random bits: number `counter` of the stream `key`, both uint64."""
     x = key + (counter + _ONE) * _GOLDEN
     x = (x ^ (x >> _S30)) * _MIX1
     x = (x ^ (x >> _S27)) * _MIX2
     return x ^ (x >> _S31)
+
+
+if numba.config.DISABLE_JIT:
+
+    def bits(key, counter):
+        """As above; numpy warns where a product of two integers wraps, which is the point here."""
+        with np.errstate(over="ignore"):
+            return _bits(key, np.uint64(counter))
+
+else:
+    bits = kernel_part(_bits)
 
 
 @kernel_part
@@ -65,6 +62,7 @@ def low_half_below(random_bits, n):
 def stream_key(*places: int) -> np.uint64:
     """The key of the stream that belongs to a place, such as (seed, epoch, block)."""
     key = np.uint64(0)
-    for place in places:
-        key = np.uint64(bits(key, np.uint64(place % 2**64)))
+    with np.errstate(over="ignore"):
+        for place in places:
+            key = _bits(key, np.uint64(place % 2**64))
     return key

@@ -18,6 +18,8 @@ from numba.core import cgutils
 from numba.core.typing.templates import ConcreteTemplate, infer_global, signature
 from numba.extending import intrinsic, lower_builtin, models, overload, register_model
 
+from embedx.kernels.compiled import PART
+
 SIMD_WIDTH = 16
 
 _VECTOR = ir.VectorType(ir.FloatType(), SIMD_WIDTH)
@@ -41,9 +43,9 @@ class _Float32x16Model(models.PrimitiveModel):  # type: ignore[misc]
         super().__init__(manager, numba_type, _VECTOR)
 
 
-def padded(n: int) -> int:
-    """`n` rounded up to a whole number of lanes: the stride of a table with rows of `n` floats."""
-    return -(-n // SIMD_WIDTH) * SIMD_WIDTH
+def padded(n: int, width: int = SIMD_WIDTH) -> int:
+    """`n` rounded up to whole widths; by default to a whole number of lanes: the stride of a table with rows of `n` floats."""
+    return -(-n // width) * width
 
 
 def aligned_zeros(rows: int, dim: int) -> np.ndarray:
@@ -286,7 +288,7 @@ else:
     def square_root(a):
         """The square root of a float32 or of each lane of a vector; they are not negative."""
 
-    @overload(square_root)
+    @overload(square_root, jit_options=PART)
     def _square_root(a):
         if a == float32x16:
             return lambda a: _square_roots(a)

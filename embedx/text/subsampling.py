@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from embedx.kernels.by_address import by_address
-from embedx.kernels.compiled import kernel, kernel_part
+from embedx.kernels.compiled import kernel_part
 from embedx.kernels.random import bits, high_half, low_half_below
 from embedx.text.heldout import PIECE
 from embedx.text.tokenizer import END_OF_SENTENCE
@@ -96,17 +96,16 @@ def keep_words(stream, window, start, stop, key, words):
     return first, last, n, n_seen
 
 
-@kernel
-def has_pairs(stream):
+def has_pairs(stream: TokenStream) -> bool:
     """Whether two words of the vocabulary stand in one sentence: before subsampling, each is in the other's window."""
-    n = 0
-    for position in range(stream.tokens.size):
-        if _ends_sentence(stream, position):
-            n = 0
-        elif stream.word[stream.tokens[position]] != LEFT_OUT:
-            n += 1
-            if n == 2:
-                return True
+    after_word = False
+    for piece, is_held_out in enumerate(stream.held_out > 0):
+        tokens = stream.tokens[piece * PIECE : (piece + 1) * PIECE]
+        is_word = (tokens != END_OF_SENTENCE) & (stream.word[tokens] != LEFT_OUT) & (not is_held_out)
+        words_and_ends = np.append(after_word, is_word[is_word | (tokens == END_OF_SENTENCE) | is_held_out])
+        if (words_and_ends[1:] & words_and_ends[:-1]).any():
+            return True
+        after_word = bool(words_and_ends[-1])
     return False
 
 

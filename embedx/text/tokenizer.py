@@ -57,13 +57,13 @@ class Table(NamedTuple):
     slots: np.ndarray  # int64 (n_slots, 2): signature of each word, and its number + 1
 
 
-@kernel
+@kernel_part
 def packed(key, byte):
     """The last seven bytes of a word as a number."""
     return ((key << 8) | byte) & SHORT_MASK
 
 
-@kernel
+@kernel_part
 def long_signature(letters, start, end):
     h = np.int64(HASH_START)
     for i in range(start, end):
@@ -71,13 +71,13 @@ def long_signature(letters, start, end):
     return LONG | h
 
 
-@kernel
+@kernel_part
 def home_slot(signature, slots):
     folded = (signature ^ (signature >> 25)) & HASH_MASK
     return ((folded * SPREAD) >> 18) & (len(slots) - 1)
 
 
-@kernel
+@kernel_part
 def decoded(data, p, n):
     """The character at data[p] and its width; (-1, width) if ill-formed, its width as Python's decoder replaces it;
     (-1, 0) if data[:n] ends before the character does."""
@@ -97,7 +97,7 @@ def decoded(data, p, n):
     return code, width
 
 
-@kernel
+@kernel_part
 def appended(letters, end, key, code):
     """Append the character to `letters` as UTF-8; its new end and `packed`."""
     width = 1 + (code >= 0x80) + (code >= 0x800) + (code >= 0x10000)
