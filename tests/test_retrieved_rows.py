@@ -166,7 +166,7 @@ def test_labels_do_not_take_what_words_keep(name):
 def test_the_memory_of_what_words_keep_is_reported(two_topics, tmp_path):
     printed = io.StringIO()
     train_words(two_topics, configure("ldgs", {"epochs": 1, "threads": 1}), progress=Reporter(printed), cache_dir=tmp_path)
-    assert "each word keeps the 8 rows" in printed.getvalue()
+    assert "each word keeps the 4 rows" in printed.getvalue()
 
 
 # ---- prediction

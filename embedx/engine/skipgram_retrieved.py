@@ -92,7 +92,13 @@ def train_chunk(coefficients, sample, log_expected_count, run, retrieval, worksp
     block.sizes[:] = 0
     has_more = True
     while has_more:
-        _plan(sample, run, retrieval, workspace, finding, next_block, chunk.noise_key)
+        plan_block(sample, run, workspace, next_block, chunk.noise_key)
+        if next_block.sizes[N_CENTRES] > 0:
+            _add_found(run.tables, retrieval, finding, next_block)
+            first, sampling = workspace.cursor[N_DRAWN], workspace.sampling
+            n_drawn = sample(run.sampler_data, np.int64(-1), chunk.noise_key, np.uint64(first), run.plan.n_draws, 0, sampling)
+            _add_tail(sampling.rows, n_drawn, finding, next_block)
+            workspace.cursor[N_DRAWN] += n_drawn
         prefetch_block(run.tables, next_block)
         if block.sizes[N_CENTRES] > 0:
             loss += train_block(coefficients, log_expected_count, run, workspace, block, chunk.lr)
@@ -103,25 +109,22 @@ def train_chunk(coefficients, sample, log_expected_count, run, retrieval, worksp
 
 
 @kernel_part
-def _plan(sample, run, retrieval, workspace, finding, block, noise_key):
-    """Fill `block` with the rows of the next block."""
-    plan_block(sample, run, workspace, block, noise_key)
-    if block.sizes[N_CENTRES] > 0:
-        _add_found(run.tables, retrieval, finding, block)
-        first, sampling = workspace.cursor[N_DRAWN], workspace.sampling
-        n_drawn = sample(run.sampler_data, np.int64(-1), noise_key, np.uint64(first), run.plan.n_draws, 0, sampling)
-        _add_tail(sampling.rows, n_drawn, finding, block)
-        workspace.cursor[N_DRAWN] += n_drawn
+def _join(row, n, finding, block):
+    """Make a row candidate n of the block unless it has joined it; return the number of candidates."""
+    if finding.joined[row, 0] != finding.clock[0]:
+        finding.joined[row, 0], finding.joined[row, 1] = finding.clock[0], n
+        block.candidates[n] = row
+        n += 1
+    return n
 
 
 @kernel_part
 def _add_found(tables, retrieval, finding, block):
     """Append the rows found for the inputs of a block to its centres."""
     finding.clock[0] += 1
-    found, now, n = retrieval.found, finding.clock[0], block.sizes[N_CENTRES]
-    for k in range(n):
-        finding.joined[block.candidates[k], 0] = now
-        finding.joined[block.candidates[k], 1] = k
+    found, n = retrieval.found, 0
+    for k in range(block.sizes[N_CENTRES]):
+        n = _join(np.int64(block.candidates[k]), n, finding, block)
     for j in range(block.sizes[N_INPUTS]):
         if block.n_uses[j] > 0:
             word = np.int64(block.inputs[j])
@@ -130,28 +133,18 @@ def _add_found(tables, retrieval, finding, block):
                 _find_best(retrieval, finding, tables.outputs.rows, word)
             found.uses[word] += 1
             for k in range(found.n[word]):
-                row = np.int64(found.rows[word, k])
-                if finding.joined[row, 0] != now:
-                    finding.joined[row, 0] = now
-                    finding.joined[row, 1] = n
-                    block.candidates[n] = row
-                    n += 1
+                n = _join(np.int64(found.rows[word, k]), n, finding, block)
     block.sizes[N_CENTRES] = n
 
 
 @kernel_part
 def _add_tail(rows, n_drawn, finding, block):
     """Count the draws of the rows that are not certain."""
-    now, n_certain = finding.clock[0], block.sizes[N_CENTRES]
+    n = n_certain = block.sizes[N_CENTRES]
     clear(block.drawn, 0, round_up_to_padding(n_certain + n_drawn))
-    n = n_certain
     for d in range(n_drawn):
         row = np.int64(rows[d])
-        if finding.joined[row, 0] != now:
-            finding.joined[row, 0] = now
-            finding.joined[row, 1] = n
-            block.candidates[n] = row
-            n += 1
+        n = _join(row, n, finding, block)
         if finding.joined[row, 1] >= n_certain:
             block.drawn[0, finding.joined[row, 1]] += np.float32(1)
     block.sizes[N_NOISE] = n - n_certain

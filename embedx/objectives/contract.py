@@ -159,6 +159,11 @@ class Objective(abc.ABC):
         """Whether `log_probability` means something before a temperature is fitted to it."""
         return True
 
+    @property
+    def has_tail(self) -> bool:
+        """Whether drawn rows stand for those that a search does not find, where words are trained."""
+        return False
+
     def loss_unit(self, per: str) -> str:
         """The unit of the mean loss of each `per`: nats where the loss is minus a log-likelihood, or bounds one."""
         return f"nats per {per}" if self.calibrated else f"per {per}"

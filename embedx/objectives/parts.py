@@ -79,14 +79,21 @@ def log_sigmoid(z: np.ndarray) -> np.ndarray:
 
 
 @kernel_part
-def log_sums(batch, e, n):
-    """log Σ_k e^{z_k} over all rows as positives and draws estimate it, and the largest z_k seen; example e has a positive."""
-    z, label, sample_count, log_expected_count = batch.z, batch.label, batch.sample_count, batch.log_expected_count
+def largest_score(batch, e, n):
+    """The largest score of a positive or a draw."""
+    z, label, sample_count = batch.z, batch.label, batch.sample_count
     lowest = -z.dtype.type(LOWEST)
     largest = lowest
     for k in range(n):
         largest = larger(largest, z[e, k] if label[e, k] + sample_count[e, k] > 0 else lowest)
-    estimate = z.dtype.type(0)
+    return largest
+
+
+@kernel_part
+def log_sums(batch, e, n):
+    """log Σ_k e^{z_k} over all rows as positives and draws estimate it, and the largest z_k seen; example e has a positive."""
+    z, label, sample_count, log_expected_count = batch.z, batch.label, batch.sample_count, batch.log_expected_count
+    largest, estimate = largest_score(batch, e, n), z.dtype.type(0)
     for k in range(n):
         is_label = label[e, k] > 0
         weight = np.float32(1) if is_label else sample_count[e, k]

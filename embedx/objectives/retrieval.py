@@ -47,7 +47,10 @@ class SearchSettings(Settings, fine=True):
     warm_up: float = param(
         0.02, "epochs with drawn negatives (for words --draws, for labels --negatives) before the search begins", at_least=0.0
     )
-    found: int = param(8, "rows of the highest scores that each word keeps of those that it finds", at_least=1, at_most=256)
+    found: int | None = param(
+        None, "rows of the highest scores that each word keeps of those that it finds; by default 4 beside drawn rows, 8 alone",
+        at_least=1, at_most=256,
+    )  # fmt: skip
     refresh: int = param(256, "refresh the rows found for a word every N of its occurrences as an input", at_least=1)
     tail: bool = param(
         True,
@@ -77,6 +80,11 @@ class RetrievalObjective(Objective):
     def has_tail(self) -> bool:
         """Whether drawn rows stand for those that are not found, where words are trained."""
         return self.settings.tail and not self.is_margin
+
+    @property
+    def n_found(self) -> int:
+        """How many rows each word keeps."""
+        return self.settings.found or (4 if self.has_tail else 8)
 
     @property
     def loss_scope(self) -> str:

@@ -27,7 +27,7 @@ import numpy as np
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.maths import exp, larger
 from embedx.objectives.contract import Objective, SampledSettings
-from embedx.objectives.parts import LOWEST, n_positives, positive
+from embedx.objectives.parts import largest_score, n_positives, positive
 from embedx.settings import param
 
 _ONE = np.float32(1)
@@ -76,10 +76,7 @@ def _corrected(batch, e, n, y, how):
 def _complementary(batch, e, n):
     """The same with the normaliser's estimate; positives are each other's rivals."""
     z, label, sample_count, log_expected_count = batch.z, batch.label, batch.sample_count, batch.log_expected_count
-    lowest = -z.dtype.type(LOWEST)
-    largest, n_labels = lowest, n_positives(batch, e, n)
-    for k in range(n):
-        largest = larger(largest, z[e, k] if label[e, k] + sample_count[e, k] > 0 else lowest)
+    largest, n_labels = largest_score(batch, e, n), n_positives(batch, e, n)
     reward, total = z.dtype.type(0), z.dtype.type(0)
     for k in range(n):
         is_label = label[e, k] > 0

@@ -17,7 +17,7 @@ import numpy as np
 from embedx.engine import collapsed as engine
 from embedx.engine.alternating import Descent, Iteration, Side
 from embedx.kernels.random import stream_key
-from embedx.skipgram.configuration import Configuration, configure, has_tail
+from embedx.skipgram.configuration import Configuration, configure
 from embedx.skipgram.settings import CollapsedSettings
 from embedx.skipgram.strategies import SMALLER
 from embedx.skipgram.task import Task, TrainedVectors, encoded_corpus, prepared
@@ -127,7 +127,7 @@ def _descent(task: Task, counts: Counts, seconds_before: float) -> Descent:
     shared = objective, counts, len(outputs), columns, settings.threads or 1
     rows = engine.AllRows(*shared)
     if search := objective.search(len(outputs)):
-        tail = engine.Tail(task.sampler, settings.draws or 0, settings.seed) if has_tail(objective) else engine.NO_TAIL
+        tail = engine.Tail(task.sampler, settings.draws or 0, settings.seed) if objective.has_tail else engine.NO_TAIL
         rows = engine.FoundRows(*shared, search.for_columns(columns), settings.seed, tail)
     rate, budget = float(settings.learning_rate or 0), settings.time_budget
     inputs, targets = Side(task.tables.inputs.rows, settings.dim, of_inputs, rate), Side(outputs, columns, of_targets, rate)

@@ -15,7 +15,6 @@ from embedx.engine.encoders import ENCODERS, pairs_of_centre
 from embedx.engine.settings import check_sampler
 from embedx.errors import EmbedxError
 from embedx.objectives.contract import Objective
-from embedx.objectives.retrieval import RetrievalObjective
 from embedx.optimizers.contract import COLLAPSED, WORDS
 from embedx.samplers.contract import Sampler
 from embedx.settings import (
@@ -84,7 +83,7 @@ class Configuration:
         Where draws estimate the normaliser over all rows not found, the estimate then has less variance. 10 MB of Wikipedia,
         held-out log-likelihood with 128 draws for each block: -8.892 by counts to the power of 0.75, -8.877 as kept.
         """
-        return self.collapsed is None and has_tail(self.objective)
+        return self.collapsed is None and self.objective.has_tail
 
     def new_sampler(self) -> Sampler:
         """The sampler; where a search finds candidates, what draws until it can, and their tail. It is not prepared."""
@@ -101,7 +100,7 @@ class Configuration:
     def record(self) -> dict[str, Any]:
         """All settings that apply, by name."""
         found = {name: value for group in self.groups() for name, value in group.record().items()}
-        unused = () if self.collapsed is None else OF_STREAMING if has_tail(self.objective) else (*OF_STREAMING, "draws")
+        unused = () if self.collapsed is None else OF_STREAMING if self.objective.has_tail else (*OF_STREAMING, "draws")
         return {name: value for name, value in found.items() if name not in unused}
 
 
@@ -193,13 +192,13 @@ def _collapsed(name: str, options: dict[str, Any]) -> tuple[Objective, SkipGramS
     if not collapses(made):
         takers = ", ".join(each for each, other in objectives.OBJECTIVES.items() if collapses(_with_counts(other, {})))
         raise EmbedxError(f"--collapsed does not apply to --objective {name}; taken by {takers}, by default")
-    for each in (*NOT_TAKEN, *([] if has_tail(made) else ["draws"])):
+    for each in (*NOT_TAKEN, *([] if made.has_tail else ["draws"])):
         if options.get(each) is not None:
             raise EmbedxError(f"{option_name(each)} does not apply with --collapsed --objective {name}")
     search = made.search(2)
     if search is not None and search.message_iterations > 0:
         raise EmbedxError("--collapsed takes exact scores of the rows found; leave out --set rescore=no")
-    draws = {"draws": TAIL} if has_tail(made) else {}
+    draws = {"draws": TAIL} if made.has_tail else {}
     settings = SkipGramSettings.from_options({**DEFAULTS, **draws, **options, "sampler": objective.samplers()[0]})
     optimizers.find(settings.optimizer, COLLAPSED)
     return made, settings
@@ -217,11 +216,6 @@ def collapses(objective: Objective) -> bool:
     is_stateless = objective.state_width == 0 and objective.uniforms_width == 0 and objective.kind == "gradient"
     takes_all = objective.candidates == ("all",) and objective.merges_pairs
     return is_stateless and (takes_all or ("retrieved" in objective.candidates and objective.calibrated))
-
-
-def has_tail(objective: Objective) -> bool:
-    """Whether drawn rows stand for those that a search does not find."""
-    return isinstance(objective, RetrievalObjective) and objective.has_tail
 
 
 # ---- once the text is counted

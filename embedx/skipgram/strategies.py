@@ -21,7 +21,7 @@ from embedx.objectives.contract import Objective
 from embedx.objectives.retrieval import RetrievalObjective
 from embedx.optimizers.contract import new_table
 from embedx.samplers.contract import Sampler
-from embedx.search.index import Index, empty_index
+from embedx.search.index import Index
 from embedx.search.updater import IndexUpdater
 from embedx.skipgram.configuration import PAIRS_PER_DRAW
 from embedx.skipgram.settings import SkipGramSettings
@@ -38,8 +38,8 @@ CHUNK = 10_000  # tokens a worker trains between two looks at the clock: about 5
 # The loss before training is that of one chunk in so many, of at most so many chunks.
 CHUNKS_PER_SAMPLE, MAX_SAMPLES = 100, 8
 # After each chunk this share of the rows is brought up to date in the index, in turn, but at least so many.
-REFRESHED_SHARE = 0.02
-REFRESHED_ROWS = 500
+REFRESHED_SHARE = 0.01
+REFRESHED_ROWS = 200
 REBUILD_SHARE = 0.5  # as that of `search.updater`, but rarer: a word keeps what it has found for long
 
 
@@ -173,9 +173,9 @@ class RetrievedStream(Streamed):
         assert search is not None
         own, self.columns = objective.settings, settings.dim + (settings.bias != "none")
         self.loss_unit += objective.loss_scope
-        max_candidates = max(own.found, math.ceil(own.candidate_fraction * search.n_scored))
+        n_found = min(objective.n_found, n_rows)  # of a word
+        max_candidates = max(n_found, math.ceil(own.candidate_fraction * search.n_scored))
         self.search = search.for_columns(self.columns)._replace(max_candidates=max_candidates)
-        n_found = min(own.found, n_rows)  # of a word
         self.found = retrieved.new_found_rows(self.n_words, n_found)
         n_draws = self.plan.n_draws if objective.has_tail else 0
         self.retrieved_run = self.run._replace(plan=self.plan._replace(candidates=blocks.RETRIEVED, n_draws=n_draws))
@@ -195,7 +195,7 @@ class RetrievedStream(Streamed):
             seed=self.settings.seed, threads=self.settings.threads, progress=progress, rebuild_share=REBUILD_SHARE,
         )  # fmt: skip
         super().compile(progress)
-        like = self._retrieved_arguments(empty_index(self.search.blocks), self.workers[0], 0, 0, 0.0)
+        like = self._retrieved_arguments(self.updater.index, self.workers[0], 0, 0, 0.0)
         load_kernel(retrieved.train_chunk, self.objective.coefficients, self.sampler, like, progress)
         size, n_found = self.found.rows.nbytes / 1e6, self.found.rows.shape[1]
         progress.note(f"each word keeps the {n_found} rows of the highest scores that it finds: {size:.3g} MB")
