@@ -70,7 +70,7 @@ def prepare(run: Run) -> dict[str, Any]:
     """The text, and its first megabytes."""
     about = corpus.unpacked(run)
     run.files["tokens"] = str(run.folder / "tokens")
-    about["beginning"] = corpus.beginning(run, Path(run.files["text"]), b" ")
+    about["beginning"] = corpus.beginning(run, Path(run.files["text"]), b" ", run.settings.megabytes)
     return {"corpus": about}
 
 

@@ -38,11 +38,11 @@ def unpacked(run: Run) -> dict[str, Any]:
     return {"name": corpus.name, **facts_of(text)}
 
 
-def beginning(run: Run, text: Path, end: bytes) -> dict[str, Any]:
-    """Write `beginning`, the first megabytes of a text up to a word or a line; what is to be known of it."""
+def beginning(run: Run, text: Path, end: bytes, megabytes: float) -> dict[str, Any]:
+    """Write `beginning`, so many megabytes of a text up to a word or a line; what is to be known of it."""
     target = run.folder / "beginning"
     with text.open("rb") as source:
-        target.write_bytes(source.read(int(run.settings.megabytes * 1e6)).rpartition(end)[0] + end)
+        target.write_bytes(source.read(int(megabytes * 1e6)).rpartition(end)[0] + end)
     run.files["beginning"] = str(target)
     return facts_of(target)
 

@@ -1,8 +1,10 @@
 """Is embedx faster than gensim at equal quality? Both, and other trainers, measured on one corpus.
 
 Every measurement is a fresh process (`speed_process.py`), contenders take turns so that a slow minute affects all of them,
-and tables give medians. Words per second are words of the corpus × epochs / seconds of training, the same numerator
-for everybody. gensim is fed in every way it documents, and the best one is used; its learning rate is the better of two.
+and tables give medians. Words per second are words of the text × epochs / seconds of training, the same numerator for
+everybody. gensim is fed in every way it documents, and the best one is used; its learning rate is the best of three.
+
+Speed and quality are measured apart: a few runs on all threads of a quiet machine, and many seeds of one thread each on any.
 """
 
 import base64
@@ -36,10 +38,11 @@ CONTENDERS: dict[str, dict[str, Any]] = {  # variants of embedx; the values are 
     "embedx, sgd, 5 fresh negatives for each pair": {"optimizer": "sgd", "block_size": 0},
 }
 RUNS = {"embedx, sgd, 5 fresh negatives for each pair": 1}  # it is an aside, and slow; the others run with every seed
+SHOWN_EQUAL = (DEFAULT, "embedx, sgd, blocks of 16 words")  # those whose quality is measured with many seeds
 GENSIM_FEEDS = ("Text8Corpus", "LineSentence", "corpus_file", "lists in memory")
-GENSIM_RATES = (0.025, 0.05)
-PEER_RATES = (0.025, 0.05, 0.1)  # of every trainer in the section on peers, embedx apart
+RATES = (0.025, 0.05, 0.1)  # of every trainer but embedx
 THREADS = (1, 2)
+BEGINNINGS = {"peers": 20, "quality": 30}  # megabytes of the corpus; quality is measured on all of it too
 EXCERPT = 10_000_000  # bytes of the corpus, which the section on blocks trains
 LARGER = 10  # how many times larger the second corpus of the section on memory is
 ALLOWANCE = 400e6  # bytes of memory beside matrices and vocabulary
@@ -69,7 +72,7 @@ class Plan:
         own = self.own = run.settings
         self.run, self.records = run, run.records
         self.settings = SETTINGS | {"epochs": own.epochs}
-        self.seeds = range(1, own.seeds + 1)
+        self.seeds, self.quality_seeds = range(1, own.seeds + 1), range(1, own.quality_seeds + 1)
         self.repetitions, self.turns = range(1, own.repetitions + 1), range(1, own.turns + 1)
         self.one_line = run.records.environment["corpus"]["one line"]
 
@@ -79,27 +82,35 @@ class Plan:
     def embedx_job(self, purpose: str, name: str = DEFAULT, **details: Any) -> Job:
         return self.train_job("embedx", purpose, name=name, options=CONTENDERS[name], file="text", **details)
 
-    def gensim_feeds(self, threads: int) -> Iterator[Job]:
+    def gensim_feeds(self, threads: int, **text: Any) -> Iterator[Job]:
         """One epoch by each feed, to find the best."""
         for feed in GENSIM_FEEDS:
             if self.one_line or feed != "Text8Corpus":
-                one = {"epochs": 1, "alpha": GENSIM_RATES[0], "seed": 1}
+                one = {"epochs": 1, "alpha": RATES[0], "seed": 1} | text
                 yield self.train_job("gensim", "feed", score=False, feed=feed, threads=threads, **one)
 
-    def full_runs(self) -> Iterator[Job]:
-        """Every contender with all epochs on all threads, for speed and quality; gensim with the first seed at each rate, with
-        the others at the better one.
-        """
+    def training(self) -> Iterator[Job]:
+        """Every contender with all epochs on all threads, for speed."""
         threads = THREADS[-1]
         yield from self.gensim_feeds(threads)
         feed = best_feed(self.records, threads, epochs=0)
         for seed in self.seeds:
-            better = [] if seed == self.seeds[0] else tuned_gensim(self.records)[:1]
-            for alpha in [each["job"]["alpha"] for each in better] or GENSIM_RATES:
-                yield self.train_job("gensim", "full", feed=feed, threads=threads, alpha=alpha, seed=seed)
+            yield self.train_job("gensim", "full", feed=feed, threads=threads, alpha=RATES[1], seed=seed, score=False)
             for name in CONTENDERS:
                 if seed <= RUNS.get(name, seed):
-                    yield self.embedx_job("full", name, threads=threads, seed=seed)
+                    yield self.embedx_job("full", name, threads=threads, seed=seed, score=False)
+
+    def quality(self) -> Iterator[Job]:
+        """Many seeds on a beginning of the corpus and on all of it; gensim with the first seed at each rate, with the others at
+        the best one.
+        """
+        for text in ({"megabytes": BEGINNINGS["quality"]}, {}):
+            for seed in self.quality_seeds:
+                for name in SHOWN_EQUAL:
+                    yield self.embedx_job("quality", name, threads=1, seed=seed, **text)
+                first = seed == self.quality_seeds[0]
+                for alpha in RATES if first else [tuned_gensim(self.records, **text)[0]["job"]["alpha"]]:
+                    yield self.train_job("gensim", "quality", feed="LineSentence", threads=1, alpha=alpha, seed=seed, **text)
 
     def whole(self) -> Iterator[Job]:
         """Whole commands, from start to saved vectors."""
@@ -108,7 +119,7 @@ class Plan:
         common = {"kind": "command", **self.settings, "threads": THREADS[-1]}
         embedx = common | {"tool": "embedx", "file": "text", "kernels": "warm", "tokens": "empty"}
         for seed in self.repetitions:
-            yield common | {"tool": "gensim", "feed": feed, "alpha": GENSIM_RATES[0], "seed": seed}
+            yield common | {"tool": "gensim", "feed": feed, "alpha": RATES[0], "seed": seed}
             for name, options in CONTENDERS.items():
                 if seed <= RUNS.get(name, seed):
                     yield embedx | {"name": name, "options": options, "seed": seed}
@@ -118,7 +129,7 @@ class Plan:
 
     def feed(self) -> Iterator[Job]:
         """Reading, counting, encoding; plain and compressed."""
-        model = self.settings | {"threads": 1, "alpha": GENSIM_RATES[0], "seed": 1}  # gensim counts words on one thread
+        model = self.settings | {"threads": 1, "alpha": RATES[0], "seed": 1}  # gensim counts words on one thread
         iterable = "Text8Corpus" if self.one_line else "LineSentence"
         variants: list[Job] = [{"tool": "embedx", "file": file, "min_count": SETTINGS["min_count"]} for file in ("text", "gz")]
         variants += [{"tool": "gensim", "file": file, "feed": iterable, **model} for file in ("text", "gz")]
@@ -156,25 +167,26 @@ class Plan:
         if self.settings["epochs"] < 2:
             raise SystemExit("peers: an epoch's time is the difference of two runs; --set epochs=2 or more")
         files = {tool: Path(self.own.peers, tool, PROGRAMS[tool].name) for tool in PROGRAMS}
+        text = {"megabytes": BEGINNINGS["peers"]}
         tools = [
             tool for tool in self.run.chosen("tool")
             if tool == "gensim" or (tool in files and self.run.has(tool, files[tool].is_file(), f"build {files[tool]}"))
         ]  # fmt: skip
         for threads in reversed(THREADS):
             for name in CONTENDERS:
-                yield self.embedx_job("peers", name, threads=threads, seed=1)
+                yield self.embedx_job("peers", name, threads=threads, seed=1, **text)
             if "gensim" in tools:
-                yield from self.gensim_feeds(threads)
+                yield from self.gensim_feeds(threads, **text)
             for tool in tools:
-                details = {"feed": best_feed(self.records, threads, epochs=0), "seed": 1} if tool == "gensim" else {}
+                details = {"feed": best_feed(self.records, threads, epochs=0, **text), "seed": 1} if tool == "gensim" else {}
                 best = best_of_peers(self.records, tool, THREADS[-1]) if threads != THREADS[-1] else None
-                for alpha in [best["job"]["alpha"]] if best else PEER_RATES:
-                    yield self.train_job(tool, "peers", threads=threads, alpha=alpha, **details)
+                for alpha in [best["job"]["alpha"]] if best else RATES:
+                    yield self.train_job(tool, "peers", threads=threads, alpha=alpha, **details, **text)
 
 
 SECTIONS = {
-    "quality": Plan.full_runs, "whole": Plan.whole, "feed": Plan.feed, "memory": Plan.memory, "start": Plan.start,
-    "block": Plan.block, "peers": Plan.peers,
+    "training": Plan.training, "quality": Plan.quality, "whole": Plan.whole, "feed": Plan.feed, "memory": Plan.memory,
+    "start": Plan.start, "block": Plan.block, "peers": Plan.peers,
 }  # fmt: skip
 
 
@@ -196,6 +208,11 @@ def prepare(run: Run) -> dict[str, Any]:
     if run.settings.peers is not None:
         run.files["peers"] = str(Path(run.settings.peers).resolve())
     run.files |= {"lines": str(lines if about["one line"] else text), "gz": str(file), "larger": str(run.folder / "larger")}
+    for megabytes in BEGINNINGS.values():
+        beginning, facts = run.folder / f"text {megabytes}", corpus.beginning(run, text, b" ", megabytes)
+        corpus.write_lines(Path(run.files["beginning"]).rename(beginning), run.folder / f"lines {megabytes}")
+        about[f"words of {megabytes} MB"] = facts["words"]
+        run.files |= {each: str(run.folder / each) for each in (f"text {megabytes}", f"lines {megabytes}")}
     return {"corpus": about}
 
 
@@ -231,31 +248,31 @@ def measure(run: Run, job: Job) -> Result:
 # ---- the peers at their best
 
 
-def best_feed(records: Records, threads: int, epochs: int) -> str:
+def best_feed(records: Records, threads: int, epochs: int, **text: Any) -> str:
     """gensim's feed with the least time for a run of so many epochs, what comes before training included or not (epochs 0)."""
 
     def seconds(record: Record) -> float:
         result = record["result"]
         return float(result["training"] if epochs == 0 else result["before"] + epochs * result["training"])
 
-    timed = records.find(kind="train", tool="gensim", threads=threads, purpose="feed")
+    timed = records.find(kind="train", tool="gensim", threads=threads, purpose="feed", **{"megabytes": None} | text)
     if not timed:
         raise SystemExit(f"gensim's feeds were not timed at {threads} threads: gensim takes part in this section")
     return str(min(timed, key=seconds)["job"]["feed"])
 
 
-def full_runs(records: Records, tool: str, name: str | None = None) -> list[Record]:
-    """The runs at the full number of epochs whose quality was measured, by a tool or one of its variants."""
-    return records.find(kind="train", tool=tool, purpose="full", **({"name": name} if name else {}))
+def runs_of(records: Records, tool: str, purpose: str, **wanted: Any) -> list[Record]:
+    """Runs at the full number of epochs, on the whole corpus unless `megabytes` are given."""
+    return records.find(kind="train", tool=tool, purpose=purpose, **{"megabytes": None} | wanted)
 
 
 def mean_scores(runs: Sequence[Record]) -> dict[str, float]:
     return {test: statistics.fmean(each["result"]["scores"][test] for each in runs) for test in runs[0]["result"]["scores"]}
 
 
-def tuned_gensim(records: Records) -> list[Record]:
-    """gensim's runs at its better learning rate: the one with the higher sum of the three scores with the first seed."""
-    runs = full_runs(records, "gensim")
+def tuned_gensim(records: Records, **text: Any) -> list[Record]:
+    """gensim's runs for quality at its best learning rate: the one with the highest sum of three scores with the first seed."""
+    runs = runs_of(records, "gensim", "quality", **text)
     first = [each for each in runs if each["job"]["seed"] == min(run["job"]["seed"] for run in runs)]
     best = max(first, key=lambda each: sum(mean_scores([each]).values()), default=None)
     return [each for each in runs if best and each["job"]["alpha"] == best["job"]["alpha"]]
@@ -302,20 +319,22 @@ def as_good(found: Sequence[Any]) -> bool:
 
 
 def rate(records: Records, runs: Iterable[Record]) -> float:
-    """Words of the corpus trained per second, the median of some runs: the same numerator for everybody."""
-    n_words = records.environment["corpus"]["words"]
-    return statistics.median(n_words * each["job"]["epochs"] / each["result"]["training"] for each in runs)
+    """Words of the text trained per second, the median of some runs: the same numerator for everybody."""
+    about = records.environment["corpus"]
 
+    def n_words(job: Job) -> int:
+        return int(about[f"words of {job['megabytes']} MB"] if "megabytes" in job else about["words"])
 
-def variants(records: Records) -> list[str]:
-    return list(dict.fromkeys(each["job"]["name"] for each in full_runs(records, "embedx")))
+    return float(statistics.median(n_words(each["job"]) * each["job"]["epochs"] / each["result"]["training"] for each in runs))
 
 
 def headline(records: Records) -> str | None:
     """The fastest variant of embedx that is as good as gensim; None if there is none, or too little was measured."""
     gensim = tuned_gensim(records)
-    good = [name for name in variants(records) if gensim and as_good(differences(full_runs(records, "embedx", name), gensim))]
-    return max(good, key=lambda name: rate(records, full_runs(records, "embedx", name)), default=None)
+    runs = {name: runs_of(records, "embedx", "quality", name=name) for name in SHOWN_EQUAL}
+    timed = {name: runs_of(records, "embedx", "full", name=name) for name in SHOWN_EQUAL}
+    good = [name for name in runs if gensim and runs[name] and timed[name] and as_good(differences(runs[name], gensim))]
+    return max(good, key=lambda name: rate(records, timed[name]), default=None)
 
 
 # ---- tables
@@ -347,7 +366,7 @@ def name_of(job: Job) -> str:
 
 
 def median_of(runs: Iterable[Record], key: str) -> float:
-    return statistics.median(each["result"][key] for each in runs)
+    return float(statistics.median(each["result"][key] for each in runs))
 
 
 def training(records: Records) -> str:
@@ -360,21 +379,15 @@ def training(records: Records) -> str:
             "threads": threads, "tool": name, "runs × epochs": f"{len(group)} × {group[0]['job']['epochs']}",
             "words/s": thousands(speed), "× gensim": f"{speed / gensim:.2f}" if gensim else "",
             "s before": f"{median_of(group, 'before'):.1f}", "s training": f"{median_of(group, 'training'):.1f}",
-            "peak RSS, MB": f"{median_of(group, 'peak_rss') / MEGABYTE:,.0f}", **shown_scores(group),
+            "peak RSS, MB": f"{median_of(group, 'peak_rss') / MEGABYTE:,.0f}",
         })  # fmt: skip
     return table(rows)
 
 
-def trained(records: Records) -> list[Record]:
-    """Of embedx, with all epochs."""
-    return [each for purpose in ("full", "peers") for each in records.find(kind="train", tool="embedx", purpose=purpose)]
-
-
 def gensim_rate(records: Records, threads: int) -> float | None:
-    """gensim's words per second: the median of its faster learning rate."""
-    runs = [each for each in records.find(kind="train", tool="gensim", threads=threads) if each["job"]["purpose"] != "feed"]
-    rates = {each["job"]["alpha"] for each in runs}
-    return max((rate(records, (each for each in runs if each["job"]["alpha"] == one)) for one in rates), default=None)
+    """gensim's words per second."""
+    runs = records.find(kind="train", tool="gensim", threads=threads, purpose="full")
+    return rate(records, runs) if runs else None
 
 
 def feeds(records: Records) -> str:
@@ -383,19 +396,26 @@ def feeds(records: Records) -> str:
         {"threads": each["job"]["threads"], "gensim's feed": each["job"]["feed"], "words/s": thousands(rate(records, [each])),
          "s before training": f"{each['result']['before']:.1f}", "s training": f"{each['result']['training']:.1f}",
          "fastest": "yes" if each["job"]["feed"] == best_feed(records, each["job"]["threads"], 0) else ""}
-        for each in records.find(kind="train", tool="gensim", purpose="feed")
+        for each in records.find(kind="train", tool="gensim", purpose="feed", megabytes=None)
     ])  # fmt: skip
 
 
 def quality(records: Records) -> str:
-    """Each variant of embedx against gensim at its better learning rate."""
-    gensim, rows = tuned_gensim(records), []
-    for name in variants(records) if gensim else []:
-        runs = full_runs(records, "embedx", name)
-        found = differences(runs, gensim)
-        cells = {each.test: shown_difference(each) for each in found}
-        row = {"embedx": name, "gensim's rate": gensim[0]["job"]["alpha"], "runs": f"{len(runs)} : {len(gensim)}", **cells}
-        rows.append(row | {"as good": "yes" if as_good(found) else "no"})
+    """Each variant of embedx against gensim at its best learning rate."""
+    rows = []
+    for text in ({"megabytes": BEGINNINGS["quality"]}, {}):
+        gensim = tuned_gensim(records, **text)
+        about = {"text": f"{text['megabytes']} MB" if text else "all"}
+        if gensim:
+            name = f"gensim, rate {gensim[0]['job']['alpha']}"
+            rows.append({"trainer": name, **about, "runs": len(gensim), **shown_scores(gensim)})
+        for name in SHOWN_EQUAL:
+            runs = runs_of(records, "embedx", "quality", name=name, **text)
+            if runs and gensim:
+                found = differences(runs, gensim)
+                cells = {each.test: shown_difference(each) for each in found}
+                verdict = "yes" if as_good(found) else "no"
+                rows.append({"trainer": name, **about, "runs": len(runs), **cells, "as good": verdict})
     return table(rows)
 
 
@@ -506,13 +526,10 @@ def targets(records: Records) -> str:
     rows, name = [], headline(records)
     if tuned_gensim(records) and name is None:
         rows.append(target("a setting of embedx as good as gensim", "none among those measured", False))
-    if name is not None:
-        for n in sorted({each["job"]["threads"] for each in trained(records)}):
-            own = [each for each in trained(records) if each["job"].get("name") == name and each["job"]["threads"] == n]
-            if own and (gensim := gensim_rate(records, n)):
-                ratio = rate(records, own) / gensim
-                promise = f"training at equal quality, threads {n}: at least 5 × gensim's words/s"
-                rows.append(target(promise, f"{ratio:.1f} × ({name}), goal 10 ×", ratio >= 5))
+    if name is not None and (gensim := gensim_rate(records, THREADS[-1])):
+        ratio = rate(records, runs_of(records, "embedx", "full", name=name)) / gensim
+        promise = f"training at equal quality, threads {THREADS[-1]}: at least 5 × gensim's words/s"
+        rows.append(target(promise, f"{ratio:.1f} × ({name}), goal 10 ×", ratio >= 5))
     groups = whole_commands(records)
     shown = name or next((each for each in CONTENDERS if each in groups), None)
     if shown in groups and records.find(kind="command", tool="gensim"):
@@ -542,8 +559,7 @@ def targets(records: Records) -> str:
 
 def plot(records: Records) -> Any:
     """Pooled similarity, with its 95 % interval by the choice of pairs, against words per second, by trainer and threads."""
-    runs = [*tuned_gensim(records), *full_runs(records, "embedx"), *best_peers(records)]
-    scored = [each for each in runs if "pooled" in each["result"]]
+    scored = [each for each in best_peers(records) if "pooled" in each["result"]]
     if not scored:
         return None
     picture, (axes,) = figure(9, 5, dpi=120)
@@ -559,9 +575,9 @@ def plot(records: Records) -> Any:
 EXPERIMENT = Experiment(
     name="speed", title="Speed, quality and memory beside gensim",
     choices={"section": tuple(SECTIONS), "tool": ("embedx", "gensim", *PROGRAMS)},
-    settings={"corpus": None, "epochs": 5, "seeds": 3, "repetitions": 3, "turns": 5, "peers": None},
-    quick={"epochs": 2, "seeds": 1, "repetitions": 1, "turns": 1}, packages=("scipy", "gensim"), prepare=prepare,
-    jobs=jobs, measure=measure,
+    settings={"corpus": None, "epochs": 5, "seeds": 3, "quality_seeds": 10, "repetitions": 3, "turns": 5, "peers": None},
+    quick={"epochs": 2, "seeds": 1, "quality_seeds": 1, "repetitions": 1, "turns": 1}, packages=("scipy", "gensim"),
+    prepare=prepare, jobs=jobs, measure=measure,
     tables={"targets": targets, "training": training, "feeds": feeds, "quality": quality, "whole": whole, "reading": reading,
             "memory": memory, "start": start, "block": speed_block.parts, "peers": peers},
     plots={"": plot},

@@ -49,14 +49,14 @@ def train_until(coefficients, sample, log_expected_count, run, workspace, chunk,
             skipgram.fetch_examples(run, workspace, block)
             skipgram.gather(run.tables.outputs.rows, block.candidates, n, n_w, workspace.w)
         if part >= 2:
-            gemm.scores(workspace.h, n_h_padded, workspace.w, n_w, workspace.batch.z)
+            gemm.scores(workspace.h, n_h_padded, workspace.w, n_w, workspace.batch.z, block.spans)
         if part >= 3:
             if run.plan.uses_score_gain:
                 skipgram.measure_block(run, workspace, block, n, chunk.lr)
             skipgram.coefficients_of_block(coefficients, log_expected_count, run, workspace, block, chunk.lr)
         if part >= 4:
-            gemm.weighted_sums(workspace.batch.z, n_h_padded, workspace.w, n, workspace.h_gradient)
-            gemm.weighted_sums_transposed(workspace.batch.z, n_w, workspace.h, n_h, workspace.w_gradient)
+            gemm.weighted_sums(workspace.batch.z, n_h_padded, workspace.w, n, workspace.h_gradient, block.spans)
+            gemm.weighted_sums_transposed(workspace.batch.z, n_w, workspace.h, n_h, workspace.w_gradient, block.candidate_spans)
         if part >= 5:
             skipgram.update_inputs(run, workspace, block, np.float32(0))
             skipgram.update_candidates(run, workspace, block, np.float32(0))

@@ -32,6 +32,8 @@ def train(job: Job, files: Files) -> dict[str, Any]:
     scores if wanted.
     """
     train = TRAINERS.get(job["tool"], train_program)
+    if "megabytes" in job:
+        files = files | {form: files[f"{form} {job['megabytes']}"] for form in ("text", "lines")}
     with tempfile.TemporaryDirectory() as scratch:
         vectors, before, training, cpu, peak, about = train(job, files, Path(scratch))
     result = {"before": before, "training": training, "total": before + training, "cpu": cpu, "peak_rss": peak, **about}

@@ -78,7 +78,7 @@ def prepare(run: Run) -> dict[str, Any]:
     lines = run.folder / "lines"
     corpus.write_lines(Path(run.files["text"]), lines)
     run.files["lines"] = str(lines)
-    about["beginning"] = corpus.beginning(run, lines, b"\n")
+    about["beginning"] = corpus.beginning(run, lines, b"\n", run.settings.megabytes)
     return {"corpus": about}
 
 

@@ -90,14 +90,31 @@ def test_tiles_are_matrix_products(dim, n_h, n_w):
     h, w = aligned_zeros(n_h, dim), aligned_zeros(n_w, dim)
     h[:, :dim], w[:, :dim] = rng.standard_normal((n_h, dim)), rng.standard_normal((n_w, dim))
     z = np.full((n_h, padded(n_w)), np.nan, dtype=np.float32)
-    tiles.scores(h, n_h, w, n_w, z)
+    tiles.scores(h, n_h, w, n_w, z, tiles.NO_SPANS)
     np.testing.assert_allclose(z[:, :n_w], h.astype(np.float64) @ w.T, atol=1e-4)
     sums = aligned_zeros(n_h, dim)
-    tiles.weighted_sums(z, n_h, w, n_w, sums)
+    tiles.weighted_sums(z, n_h, w, n_w, sums, tiles.NO_SPANS)
     np.testing.assert_allclose(sums, z[:, :n_w].astype(np.float64) @ w, atol=2e-3)
     transposed = aligned_zeros(n_w, dim)
-    tiles.weighted_sums_transposed(z, n_w, h, n_h, transposed)
+    tiles.weighted_sums_transposed(z, n_w, h, n_h, transposed, tiles.NO_SPANS)
     np.testing.assert_allclose(transposed, z[:, :n_w].T.astype(np.float64) @ h, atol=2e-3)
+
+
+def test_products_leave_out_what_is_not_in_a_tile_s_span():
+    """Sums take nothing else; scores also what else their tiles hold."""
+    rng = np.random.default_rng(1)
+    h, w = aligned_zeros(8, 20), aligned_zeros(16, 20)
+    h[:, :20], w[:, :20] = rng.standard_normal((8, 20)), rng.standard_normal((16, 20))
+    spans = np.array([[1, 3, 9], [99, 0, 10]])
+    inside = np.zeros((8, 16), dtype=bool)
+    inside[:4, [1, 2, *range(9, 16)]] = inside[4:, 10:] = True
+    in_tiles = np.repeat(np.repeat(inside.reshape(2, 4, 4, 4).any(axis=(1, 3)), 4, axis=0), 4, axis=1)
+    z = np.full((8, 16), np.nan, dtype=np.float32)
+    tiles.scores(h, 8, w, 16, z, spans)
+    np.testing.assert_allclose(z, np.where(in_tiles, h.astype(np.float64) @ w.T, np.nan), atol=1e-4)
+    sums, coefficients = aligned_zeros(8, 20), rng.standard_normal((8, 16), dtype=np.float32)
+    tiles.weighted_sums(coefficients, 8, w, 15, sums, spans)
+    np.testing.assert_allclose(sums, np.where(inside, coefficients, 0)[:, :15].astype(np.float64) @ w[:15], atol=2e-4)
 
 
 def test_rows_start_on_cache_lines():

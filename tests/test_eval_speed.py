@@ -52,17 +52,33 @@ def jobs_of(tmp_path, *only, runs=(), quick=False):
     return list(speed.jobs(run))
 
 
-def feed(name, threads, before=1.0, training=9.0):
-    return {"tool": "gensim", "purpose": "feed", "threads": threads, "feed": name}, {"before": before, "training": training}
+def feed(name, threads, before=1.0, training=9.0, **text):
+    job = {"tool": "gensim", "purpose": "feed", "threads": threads, "feed": name, **text}
+    return job, {"before": before, "training": training}
 
 
 def test_every_contender_runs_with_every_seed_taking_turns(tmp_path):
     runs = [feed("LineSentence", threads) for threads in speed.THREADS]
-    full = [job for job in jobs_of(tmp_path, "quality", "embedx", "gensim", runs=runs) if job.get("purpose") == "full"]
+    full = [job for job in jobs_of(tmp_path, "training", "embedx", "gensim", runs=runs) if job["purpose"] == "full"]
     assert [job["seed"] for job in full] == sorted(job["seed"] for job in full)
     assert {job["feed"] for job in full if job["tool"] == "gensim"} == {"LineSentence"}
-    assert {job["alpha"] for job in full if job["tool"] == "gensim"} == set(speed.GENSIM_RATES)
     assert {job["name"] for job in full if job["tool"] == "embedx" and job["seed"] == 3} == {*speed.CONTENDERS} - {*speed.RUNS}
+
+
+def test_quality_has_many_seeds_of_each_text_and_gensim_at_its_best_rate(tmp_path):
+    texts, scores = ({"megabytes": 30}, {}), dict.fromkeys(speed.TESTS, 0.3)
+    about = {"tool": "gensim", "purpose": "quality", "seed": 1}
+    runs = [(about | {"alpha": alpha} | text, {"scores": {**scores, "SimLex-999": 0.5 if alpha == best else 0.2}})
+            for text, best in zip(texts, (0.1, 0.05), strict=True) for alpha in speed.RATES]  # fmt: skip
+    jobs = jobs_of(tmp_path, "quality", "embedx", "gensim", runs=runs)
+    gensim = [(job.get("megabytes"), job["seed"], job["alpha"]) for job in jobs if job["tool"] == "gensim"]
+    later = range(2, 11)
+    assert gensim == [
+        *((30, 1, alpha) for alpha in speed.RATES), *((30, seed, 0.1) for seed in later),
+        *((None, 1, alpha) for alpha in speed.RATES), *((None, seed, 0.05) for seed in later),
+    ]  # fmt: skip
+    ours = [(job.get("megabytes"), job["seed"]) for job in jobs if job["tool"] == "embedx" and job["name"] == speed.DEFAULT]
+    assert ours == [(megabytes, seed) for megabytes in (30, None) for seed in range(1, 11)]
 
 
 def test_a_tool_is_left_out_by_naming_the_others(tmp_path):
@@ -85,17 +101,21 @@ def test_the_best_feed_for_a_whole_run_pays_for_its_preparation(tmp_path):
     assert rows_of(speed.feeds(made_up(tmp_path / "raw", []))) == {}
 
 
-def trained(tool, answers, seconds, name=None, seed=1, epochs=5):
+def trained(tool, answers, name=None, seed=1, epochs=5):
     scores = dict.fromkeys(speed.TESTS, float(np.mean(answers)))
     packed = [speed_process.packed(answers[:n]) for n in (353, 999, 19544)]
-    job = {"kind": "train", "tool": tool, "purpose": "full", "seed": seed, "threads": 2, "epochs": epochs, "alpha": 0.05}
+    job = {"kind": "train", "tool": tool, "purpose": "quality", "seed": seed, "threads": 2, "epochs": epochs, "alpha": 0.05}
     job |= {"name": name} if name else {"feed": "LineSentence"}
-    result = {"before": 1.0, "training": seconds, "total": seconds + 1, "peak_rss": 1e8, "scores": scores, "answers": packed}
-    return job, result
+    return job, {"scores": scores, "answers": packed}
+
+
+def timed(run, seconds):
+    job, _ = run
+    return job | {"purpose": "full"}, {"before": 1.0, "training": seconds, "total": seconds + 1, "peak_rss": 1e8}
 
 
 @needs_gensim
-def test_quality_is_judged_by_the_lower_end_of_a_paired_interval(tmp_path):
+def test_quality_is_judged_by_the_lower_end_of_a_paired_interval(tmp_path, monkeypatch):
     """Of equal answers the difference is exactly nothing; the fastest variant that is as good is the headline. Similarity is
     judged by all sets of pairs together: where these were not scored no variant is as good.
     """
@@ -108,14 +128,17 @@ def test_quality_is_judged_by_the_lower_end_of_a_paired_interval(tmp_path):
         about = {"score": pooled, "pairs": 1_000, "sets": ["one", "two"]}
         return job, result | {"pooled": about | {"resampled": (pooled + spread * np.tile([-1.0, 1.0], 100)).tolist()}}
 
-    runs = [scored(trained("gensim", right, 50.0), 0.4), scored(trained("embedx", right, 10.0, speed.DEFAULT), 0.41),
-            scored(trained("embedx", right, 9.0, "quick"), 0.4), scored(trained("embedx", wrong, 1.0, "wrong"), 0.4),
-            scored(trained("embedx", right, 1.0, "dissimilar"), 0.38), trained("embedx", right, 1.0, "unknown"),
-            scored(trained("embedx", right, 1.0, "uncertain"), 0.4, spread=0.02)]  # fmt: skip
-    records = made_up(tmp_path / "raw", runs, words=1000)
+    runs = [scored(trained("gensim", right), 0.4), scored(trained("embedx", right, speed.DEFAULT), 0.41),
+            scored(trained("embedx", right, "quick"), 0.4), scored(trained("embedx", wrong, "wrong"), 0.4),
+            scored(trained("embedx", right, "dissimilar"), 0.38), trained("embedx", right, "unknown"),
+            scored(trained("embedx", right, "uncertain"), 0.4, spread=0.02)]  # fmt: skip
+    times = [timed(run, seconds) for run, seconds in zip(runs, (50, 10, 9, 1, 1, 1, 1), strict=True)]
+    monkeypatch.setattr(speed, "SHOWN_EQUAL", tuple(job["name"] for job, _ in runs[1:]))
+    records = made_up(tmp_path / "raw", [*runs, *times], words=1000)
     rows = rows_of(speed.quality(records))
     good = {speed.DEFAULT: "yes", "quick": "yes", "wrong": "no", "dissimilar": "no", "unknown": "no", "uncertain": "no"}
-    assert {name: row["as good"] for name, row in rows.items()} == good
+    assert {name: row["as good"] for name, row in rows.items() if name in good} == good
+    assert rows["gensim, rate 0.05"]["pooled similarity"] == "0.400"
     assert rows["quick"]["Google analogies"] == "+0.0 points (+0.0 to +0.0 points)"
     assert rows["quick"]["pooled similarity"] == "+0.000 (+0.000 to +0.000)"
     assert rows["uncertain"]["pooled similarity"].startswith("+0.000 (-0.03")
@@ -125,7 +148,6 @@ def test_quality_is_judged_by_the_lower_end_of_a_paired_interval(tmp_path):
         targets["training at equal quality, threads 2: at least 5 × gensim's words/s"]["measured"] == "5.6 × (quick), goal 10 ×"
     )
     assert rows_of(speed.training(records))["2"]["words/s"] == "5,000"
-    assert speed.plot(records) is not None
 
 
 @needs_gensim
@@ -175,17 +197,20 @@ def test_a_program_trains_all_epochs_and_an_epoch_takes_the_difference_of_two_ru
 def test_peers_train_at_each_rate_on_all_threads_and_at_the_best_one_on_fewer(tmp_path):
     (tmp_path / "word2vec").mkdir()
     (tmp_path / "word2vec" / "word2vec").touch()
-    about = {"tool": "word2vec", "purpose": "peers"}
-    done = [(about | {"threads": 2, "alpha": rate}, {"pooled": {"score": score}, "training": 2.0, "cpu": 4.0})
-            for rate, score in zip(speed.PEER_RATES, (0.2, 0.4, 0.3), strict=True)]  # fmt: skip
+    about = {"tool": "word2vec", "purpose": "peers", "megabytes": 20}
+    done = []
+    for alpha, score in zip(speed.RATES, (0.2, 0.4, 0.3), strict=True):
+        pooled = {"score": score, "pairs": 9, "resampled": [score] * 2}
+        done.append((about | {"threads": 2, "alpha": alpha}, {"pooled": pooled, "training": 2.0, "cpu": 4.0}))
     done = [({"kind": "train", "epochs": 5, **job}, result) for job, result in done]
     run = Run(found("speed"), ["peers", "embedx", "word2vec"], quick=False, peers=str(tmp_path))
-    run.records = made_up(tmp_path / "raw", done)
+    run.records = made_up(tmp_path / "raw", done, **{"words of 20 MB": 800})
     asked = [(job["threads"], job["alpha"]) for job in speed.jobs(run) if job["tool"] == "word2vec"]
-    assert asked == [(2, rate) for rate in speed.PEER_RATES] + [(1, speed.PEER_RATES[1])]
+    assert asked == [(2, rate) for rate in speed.RATES] + [(1, speed.RATES[1])]
     row = rows_of(speed.peers(run.records))["2"]
     shown = [row[name] for name in ("tool", "rate", "CPU s", "words/s", "words per CPU second", "pooled similarity")]
     assert shown == ["word2vec", "0.05", "4.0", "2,000", "1,000", "0.400"]
+    assert speed.plot(run.records) is not None
     run = Run(found("speed"), ["peers", "fastText"], quick=False, peers=str(tmp_path))
     run.records = made_up(tmp_path / "raw", [])
     with pytest.raises(SystemExit, match=r"fastText is not installed: build .*fastText/fasttext"):

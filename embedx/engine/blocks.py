@@ -42,6 +42,7 @@ N_INPUTS, N_EXAMPLES, N_CENTRES, N_NOISE, N_PAIRS = range(5)  # places in `Block
 # Places in the cursor of a chunk: its words, the next centre, the end of the centres, the next context of the next centre where
 # each pair is a block, and the number of random numbers drawn; with a tree, of blocks planned
 N_WORDS, CENTRE, END, CONTEXT, N_DRAWN = range(5)
+NOWHERE = 1 << 30  # behind all columns
 DRAWN, PATH, ALL, RETRIEVED = range(4)
 CANDIDATES = {"drawn": DRAWN, "path": PATH, "all": ALL, "retrieved": RETRIEVED}
 
@@ -84,6 +85,10 @@ class Block(NamedTuple):
     own: np.ndarray  # int32 (2 window,): the examples of one centre, while the block is planned
     is_context: np.ndarray  # float32 (max examples, max inputs): 1 for the inputs whose mean an example is; (0, 0) in skip-gram
     share: np.ndarray  # float32 (max examples,): one over their number
+    # int64 (tiles, 3), see `gemm`: the candidates of each tile of examples, and the other way round. Where noise follows the
+    # centres, an example has few of these, and they stand together.
+    spans: np.ndarray
+    candidate_spans: np.ndarray
 
 
 @kernel_part
@@ -117,6 +122,7 @@ def new_block(plan: BlockPlan, longest_path: int) -> Block:
     if plan.candidates == ALL:
         candidates[: plan.n_rows], drawn[:, : plan.n_rows] = np.arange(plan.n_rows), 1
     is_skipgram = plan.encoder == SKIPGRAM  # an example is an input, with the same word and pairs
+    has_spans = plan.candidates == DRAWN and plan.form != JOINT
     width = 0 if is_skipgram else padded(n_inputs)
     return Block(
         sizes=np.zeros(5, dtype=np.int64),
@@ -131,6 +137,8 @@ def new_block(plan: BlockPlan, longest_path: int) -> Block:
         own=np.zeros(2 * plan.window, dtype=np.int32),
         is_context=np.zeros((n_examples if width else 0, width), dtype=np.float32),
         share=np.zeros(n_examples if width else 0, dtype=np.float32),
+        spans=np.zeros((n_examples // TILE if has_spans else 0, 3), dtype=np.int64),
+        candidate_spans=np.zeros((n_candidates // TILE if has_spans else 0, 3), dtype=np.int64),
     )
 
 
@@ -211,24 +219,46 @@ def _add_pairs(run, workspace, block, first, n_centres, begin, end):
         clear(block.label, e, width)
         if is_path:
             clear(block.bit_zero_count, e, width)
+    _clear_spans(block.spans)
+    _clear_spans(block.candidate_spans)
     n_pairs = 0
     n = plan.n_rows if is_all else 0
     for y in range(first, first + n_centres):
         n_own = examples_of(plan.encoder, block, words, y, y - first, begin, end)
         if is_path:
             n = _add_path(run.sampler_data, workspace, block, np.int64(words.word[y]), n_own, n)
+            for i in range(n_own):
+                block.n_pairs[block.own[i]] += 1
         else:
             k = _place(words.word[y], block.candidates, np.int64(words.word[y]) if is_all else 0, n)
             if k == n:
                 block.candidates[k] = words.word[y]
                 n += 1
+            if n_own > 0 and block.spans.shape[0] > 0:
+                _widen_spans(block, block.own[0], block.own[n_own - 1], k)
             for i in range(n_own):
                 block.label[block.own[i], k] += 1
-        for i in range(n_own):
-            block.n_pairs[block.own[i]] += 1
+                block.n_pairs[block.own[i]] += 1
         n_pairs += n_own
     block.sizes[N_EXAMPLES], block.sizes[N_PAIRS] = n_examples, n_pairs
+    block.spans[:, 2] = n
+    block.candidate_spans[n // TILE :] = 0  # every example has the noise
     return n
+
+
+@kernel_part
+def _clear_spans(spans):
+    """Make all spans empty."""
+    spans[:, 0], spans[:, 1], spans[:, 2] = NOWHERE, 0, NOWHERE
+
+
+@kernel_part
+def _widen_spans(block, first, last, k):
+    """Widen the spans of the examples first to last by candidate k, and its span by them."""
+    for tile in range(first // TILE, last // TILE + 1):
+        block.spans[tile, 0], block.spans[tile, 1] = min(block.spans[tile, 0], k), max(block.spans[tile, 1], k + 1)
+    span = block.candidate_spans[k // TILE]
+    span[0], span[1] = min(span[0], first), max(span[1], last + 1)
 
 
 @kernel_part

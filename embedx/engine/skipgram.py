@@ -222,12 +222,15 @@ def train_block(coefficients, log_expected_count, run, workspace, block, lr):
     n_h_padded, n_w = round_up_to_tile(n_h), round_up_to_tile(n)
     fetch_examples(run, workspace, block)
     gather(run.tables.outputs.rows, block.candidates, n, n_w, workspace.w)
-    scores(workspace.h, n_h_padded, workspace.w, n_w, workspace.batch.z)
+    if block.spans.shape[0] > 0:
+        for e in range(n_h):
+            clear(workspace.batch.z, e, block.sizes[N_CENTRES])
+    scores(workspace.h, n_h_padded, workspace.w, n_w, workspace.batch.z, block.spans)
     if run.plan.uses_score_gain:
         measure_block(run, workspace, block, n, lr)
     loss = coefficients_of_block(coefficients, log_expected_count, run, workspace, block, lr)
-    weighted_sums(workspace.batch.z, n_h_padded, workspace.w, n, workspace.h_gradient)
-    weighted_sums_transposed(workspace.batch.z, n_w, workspace.h, n_h, workspace.w_gradient)
+    weighted_sums(workspace.batch.z, n_h_padded, workspace.w, n, workspace.h_gradient, block.spans)
+    weighted_sums_transposed(workspace.batch.z, n_w, workspace.h, n_h, workspace.w_gradient, block.candidate_spans)
     update_inputs(run, workspace, block, lr)
     update_candidates(run, workspace, block, lr)
     return loss

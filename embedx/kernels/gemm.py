@@ -2,12 +2,32 @@
 
 A block multiplies a few dozen rows, far below the size where calling BLAS pays. Rows are padded to whole lanes (simd.padded)
 and blocks to whole tiles with rows of zeros, so that no loop has a remainder.
+
+Where parts of a coefficient matrix are known to be 0, `spans` says which columns each tile of rows has: first to end, and from
+rest on, int64 (tiles, 3); (0, 3) where every row has all.
 """
+
+import numpy as np
 
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.simd import SIMD_WIDTH, load, multiply_add, splat, store, store_sums, sum_of, zeros
 
 TILE = 4
+NO_SPANS = np.zeros((0, 3), dtype=np.int64)
+
+
+@kernel_part
+def span_of(spans, i):
+    """The span of the tile of row i: first, end and rest."""
+    if spans.shape[0] == 0:
+        return np.int64(0), np.int64(0), np.int64(0)
+    return spans[i // TILE, 0], spans[i // TILE, 1], spans[i // TILE, 2]
+
+
+@kernel_part
+def next_column(k, step, end, rest):
+    """The column `step` after k in a span."""
+    return max(k + step, rest) if k < end <= k + step else k + step
 
 
 @kernel_part
@@ -26,14 +46,17 @@ def dot(a, i, b, j):
 
 
 @kernel
-def scores(h, n_h, w, n_w, z):
-    """Overwrite z[:n_h, :n_w] by the dot products h·wᵀ.
+def scores(h, n_h, w, n_w, z, spans):
+    """Overwrite z[:n_h, :n_w] by the dot products h·wᵀ, in the spans and what else their tiles hold.
 
     h float32 (>= n_h, stride), w float32 (>= n_w, stride), z float32 (>= n_h, >= n_w); n_h and n_w are multiples of TILE.
     """
     for i in range(0, n_h, TILE):
-        for k in range(0, n_w, TILE):
+        first, end, rest = span_of(spans, i)
+        k = (first if first < end else rest) // TILE * TILE
+        while k < n_w:
             _score_tile(h, i, w, k, z)
+            k = next_column(k, TILE, end, rest // TILE * TILE)
 
 
 @kernel_part
@@ -61,28 +84,33 @@ def _score_tile(h, i, w, k, z):
 
 
 @kernel
-def weighted_sums(c, n_out, rows, n_rows, out):
-    """Overwrite out[i] by Σ_k c[i, k] rows[k] for i < n_out, a multiple of TILE, and k < n_rows.
+def weighted_sums(c, n_out, rows, n_rows, out, spans):
+    """Overwrite out[i] by Σ_k c[i, k] rows[k] for i < n_out, a multiple of TILE, and k < n_rows in the span of i.
 
     c float32 (>= n_out, >= n_rows), rows float32 (>= n_rows, stride), out float32 (>= n_out, stride).
     """
-    _weighted_sums(c, n_out, rows, n_rows, out)
+    _weighted_sums(c, n_out, rows, n_rows, out, spans)
 
 
 @kernel
-def weighted_sums_transposed(c, n_out, rows, n_rows, out):
-    """Overwrite out[k] by Σ_i c[i, k] rows[i] for k < n_out, a multiple of TILE, and i < n_rows. Shapes as `weighted_sums`."""
-    _weighted_sums(c.T, n_out, rows, n_rows, out)
+def weighted_sums_transposed(c, n_out, rows, n_rows, out, spans):
+    """Overwrite out[k] by Σ_i c[i, k] rows[i] for k < n_out, a multiple of TILE, and i < n_rows in the span of k. Shapes as
+    `weighted_sums`.
+    """
+    _weighted_sums(c.T, n_out, rows, n_rows, out, spans)
 
 
 @kernel_part
-def _weighted_sums(c, n_out, rows, n_rows, out):
+def _weighted_sums(c, n_out, rows, n_rows, out, spans):
     stride = rows.shape[1]
     for i in range(0, n_out, TILE):
+        first, end, rest = span_of(spans, i)
+        first = first if first < end else rest
         for d in range(0, stride - SIMD_WIDTH, 2 * SIMD_WIDTH):
             a0, b0, a1, b1 = zeros(), zeros(), zeros(), zeros()
             a2, b2, a3, b3 = zeros(), zeros(), zeros(), zeros()
-            for k in range(n_rows):
+            k = first
+            while k < n_rows:
                 a, b = load(rows, k, d), load(rows, k, d + SIMD_WIDTH)
                 x = splat(c[i, k])
                 a0, b0 = multiply_add(x, a, a0), multiply_add(x, b, b0)
@@ -92,15 +120,18 @@ def _weighted_sums(c, n_out, rows, n_rows, out):
                 a2, b2 = multiply_add(x, a, a2), multiply_add(x, b, b2)
                 x = splat(c[i + 3, k])
                 a3, b3 = multiply_add(x, a, a3), multiply_add(x, b, b3)
+                k = next_column(k, 1, end, rest)
             _store_quad(out, i, d, a0, a1, a2, a3)
             _store_quad(out, i, d + SIMD_WIDTH, b0, b1, b2, b3)
         if stride % (2 * SIMD_WIDTH):
             d = stride - SIMD_WIDTH
             a0, a1, a2, a3 = zeros(), zeros(), zeros(), zeros()
-            for k in range(n_rows):
+            k = first
+            while k < n_rows:
                 a = load(rows, k, d)
                 a0, a1 = multiply_add(splat(c[i, k]), a, a0), multiply_add(splat(c[i + 1, k]), a, a1)
                 a2, a3 = multiply_add(splat(c[i + 2, k]), a, a2), multiply_add(splat(c[i + 3, k]), a, a3)
+                k = next_column(k, 1, end, rest)
             _store_quad(out, i, d, a0, a1, a2, a3)
 
 

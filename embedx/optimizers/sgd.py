@@ -17,4 +17,4 @@ class StochasticGradientDescent(Optimizer):
     meaning = "follows the gradient as it is, as in word2vec"
     commands = (WORDS, LABELS)
     keeps = "stateless"
-    rates: ClassVar = {WORDS: 0.04, LABELS: 1.0}
+    rates: ClassVar = {WORDS: 0.06, LABELS: 1.0}

@@ -58,42 +58,32 @@ def keep_words(stream, window, start, stop, key, words):
     """Write the words of tokens[start:stop] that survive subsampling, with up to `window` more on each side of the chunk.
 
     Return where the centres begin and end in `words`, how many words were written, and how many tokens of the chunk are words
-    at all. Without any centre nothing is written: a long run of words left out is walked through only once.
+    at all. Words that the left margin lacks stand in a sentence of their own. Without any centre nothing is written: a long run
+    of words left out is walked through only once.
     """
-    tokens = stream.tokens
-    n_seen = n_kept = 0
+    n = window  # those before are for the left margin
+    n_seen = sentence = 0
     for position in range(start, stop):
-        if not _ends_sentence(stream, position) and stream.word[tokens[position]] != LEFT_OUT:
-            n_seen += 1
-            n_kept += _is_kept(stream, position, key)
-    if n_kept == 0:
-        return 0, 0, 0, n_seen
-    left = start
-    found = 0
-    while left > 0 and not _ends_sentence(stream, left - 1) and found < window:
-        left -= 1
-        found += _is_kept(stream, left, key)
-    n = 0
-    sentence = 0
-    first = last = 0
-    position = left
-    while position < tokens.size:
-        ends = _ends_sentence(stream, position)
-        if position == start:
-            first = n
-        if position >= stop and (n - last >= window or ends):
-            break
-        if ends:
+        if _ends_sentence(stream, position):
             sentence += 1
-        elif _is_kept(stream, position, key):
-            words.word[n] = stream.word[tokens[position]]
-            words.sentence[n] = sentence
-            words.reach[n] = window if window == WHOLE_SENTENCE else 1 + low_half_below(bits(key, np.uint64(position)), window)
-            n += 1
+            continue
+        word, drawn = stream.word[stream.tokens[position]], bits(key, np.uint64(position))
+        words.word[n], words.sentence[n] = word, sentence  # whether it is kept cannot be predicted: no branch
+        words.reach[n] = window if window == WHOLE_SENTENCE else 1 + low_half_below(drawn, window)
+        n_seen += word != LEFT_OUT
+        n += (word != LEFT_OUT) & _survives(stream, position, drawn)
+    if n == window:
+        return 0, 0, 0, n_seen
+    last, position = n, stop
+    while position < stream.tokens.size and n - last < window and not _ends_sentence(stream, position):
+        n += _add_to_margin(stream, position, key, words, n, sentence)
         position += 1
-        if position <= stop:
-            last = n
-    return first, last, n, n_seen
+    first, position = window, start
+    while position > 0 and first > 0 and not _ends_sentence(stream, position - 1):
+        position -= 1
+        first -= _add_to_margin(stream, position, key, words, first - 1, 0)
+    words.word[:first], words.sentence[:first] = 0, LEFT_OUT
+    return window, last, n, n_seen
 
 
 def has_pairs(stream: TokenStream) -> bool:
@@ -116,9 +106,16 @@ def _ends_sentence(stream, position):
 
 
 @kernel_part
-def _is_kept(stream, position, key):
-    """Whether the token at `position`, which ends no sentence, is a word of the vocabulary and survives subsampling."""
-    token = stream.tokens[position]
-    if stream.word[token] == LEFT_OUT:
+def _survives(stream, position, drawn):
+    """Whether the token at `position`, a word of the vocabulary, survives subsampling by its random bits."""
+    return high_half(drawn) <= np.uint64(stream.keep[stream.tokens[position]])
+
+
+@kernel_part
+def _add_to_margin(stream, position, key, words, n, sentence):
+    """Write the token at `position` to place n if it is kept; return whether it is."""
+    word = stream.word[stream.tokens[position]]
+    if word == LEFT_OUT or not _survives(stream, position, bits(key, np.uint64(position))):
         return False
-    return high_half(bits(key, np.uint64(position))) <= np.uint64(stream.keep[token])
+    words.word[n], words.sentence[n] = word, sentence
+    return True

@@ -12,7 +12,7 @@ a step then moves h as far as it would move the vector of one word.
 import numpy as np
 
 from embedx.kernels.compiled import kernel_part
-from embedx.kernels.gemm import round_up_to_tile, weighted_sums, weighted_sums_transposed
+from embedx.kernels.gemm import NO_SPANS, round_up_to_tile, weighted_sums, weighted_sums_transposed
 from embedx.kernels.simd import SIMD_WIDTH, load, multiply_add, splat, store, zeros
 
 PAIR, PER_CONTEXT = "centre", False
@@ -56,7 +56,7 @@ def examples_of(block, words, y, i, begin, end):
 @kernel_part
 def fetch(block, n_x, n_h, x, h, bias):
     """The means of the contexts; the column of the biases stays 1."""
-    weighted_sums(block.is_context, round_up_to_tile(n_h), x, n_x, h)
+    weighted_sums(block.is_context, round_up_to_tile(n_h), x, n_x, h, NO_SPANS)
     for e in range(n_h):
         share = splat(block.share[e])
         for d in range(0, h.shape[1], SIMD_WIDTH):
@@ -68,7 +68,7 @@ def fetch(block, n_x, n_h, x, h, bias):
 @kernel_part
 def backward(block, n_x, n_h, h_gradient, x_gradient):
     """Each context has the whole gradients of its examples."""
-    weighted_sums_transposed(block.is_context, round_up_to_tile(n_x), h_gradient, n_h, x_gradient)
+    weighted_sums_transposed(block.is_context, round_up_to_tile(n_x), h_gradient, n_h, x_gradient, NO_SPANS)
 
 
 @kernel_part
