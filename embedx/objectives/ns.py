@@ -74,8 +74,8 @@ class NegativeSampling(Objective):
     advice = "word vectors: the fastest measured, the best on similarity with sampled-softmax; overconfident after many epochs"
     Settings = NegativeSamplingSettings
     coefficients = staticmethod(coefficients)
-    word_defaults = {"bias": "none", "optimizer": "bounded-adagrad"}
-    large_text_defaults = {"optimizer": "sgd", "block_size": 16}
+    word_defaults = {"bias": "none", "optimizer": "bounded-adagrad", "block_size": 16}
+    large_text_defaults = {"optimizer": "sgd"}
     positives = "summed"
     keeps_accidental_hits = True
     separable = True

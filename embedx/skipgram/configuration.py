@@ -35,8 +35,10 @@ from embedx.training.progress import Progress
 
 PREFERRED = ("search", "unigram")  # samplers, before those that an objective has in mind for labels
 # A drawn word stands for negatives × pairs / draws of a block's pairs and moves by all of them at once. Word similarity and
-# analogies are best up to 8 (learning rate 0.04, 100 MB of Wikipedia), slightly worse at 15, worse at 30; 60 diverges.
-PAIRS_PER_DRAW = 7.5
+# analogies of `ns` are best up to 8 (100 MB of Wikipedia), slightly worse at 15, worse at 30; 60 diverges. From 32 draws on 15
+# is as good: blocks of 16, 20 MB, two seeds, similarity over five sets and analogies .365 and 13.4 % with 32 draws, .362 and
+# 13.9 % with 64.
+PAIRS_PER_DRAW, FEW_DRAWS, PAIRS_PER_MORE_DRAWS = 7.5, 32, 15
 # Nor may a block bring more than this many pairs to the most frequent word's row, which matters for vocabularies of some dozen
 # words: there a block of 16 centres holds each of them many times.
 PAIRS_PER_ROW = 30
@@ -46,7 +48,7 @@ FAR_RATE = 30  # a learning rate so many times the default, or as much below, is
 # five sets and held-out log-likelihood: bounded-adagrad at 2 .277, -8.820, at 5 .292, -8.955; rowwise-adagrad at 1.5 .267,
 # -8.817, at 3 .323, -8.813, at 6 .315, -8.919. (With the gradient divided by the root of the number of parts bounded-adagrad at
 # 2 has .305, -8.802, rowwise-adagrad at 4 .314, -8.841; that sgd would then be too slow is why it is not.)
-OF_SUBWORDS = {"optimizer": "rowwise-adagrad", "learning_rate": 3.0}
+OF_SUBWORDS = {"optimizer": "rowwise-adagrad", "learning_rate": 3.0, "block_size": 8}
 
 # With --collapsed: settings that do not apply, and defaults that differ. K/20 is the paper's.
 OF_STREAMING = ("sampler_exponent", "block_size", "negatives", "warm_up", "found", "refresh")
@@ -260,7 +262,9 @@ def resolved(
     likeliest = max(float(kept.max() / kept.sum()), float(sampler.noise.max()) if negatives else 0.0)
     of_centre = n_pairs * (1 + negatives) * (1.0 if is_path else likeliest)  # pairs of a centre with the likeliest row, or root
     block_size = min(settings.block_size, max(1, int(PAIRS_PER_ROW / of_centre)))
-    draws = max(negatives, math.ceil(negatives * block_size * n_pairs / PAIRS_PER_DRAW))
+    wanted_pairs = negatives * block_size * n_pairs
+    few = min(math.ceil(wanted_pairs / PAIRS_PER_DRAW), FEW_DRAWS)
+    draws = max(negatives, few, math.ceil(wanted_pairs / PAIRS_PER_MORE_DRAWS))
     if retrieves:
         draws = objective.negatives  # before the search begins; they count once each, whatever the pairs
     wanted = settings.draws or min(draws, MAX_DRAWS) or None  # None where nothing is drawn
