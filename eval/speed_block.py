@@ -65,8 +65,8 @@ def train_until(coefficients, sample, log_expected_count, run, workspace, chunk,
 
 
 def measure(job: Job, text: str) -> Result:
-    """Seconds of each part on one thread, by medians over turns; the words, rows and multiply-adds of all chunks; one core's
-    peak.
+    """Seconds of each part on one thread, by medians over turns; the words, rows and multiply-adds of all chunks; the bytes of
+    the rows, read and written; one core's peak.
     """
     with encode([text], TextSettings(), Silent(), None) as corpus:
         task = prepared(corpus, configure(job["objective"], {"threads": 1, "epochs": 1}), Silent())
@@ -86,6 +86,7 @@ def measure(job: Job, text: str) -> Result:
     seconds = np.diff(np.median(passed, axis=0), prepend=0)
     return {
         "seconds": dict(zip(PARTS, seconds.tolist(), strict=True)), "words": int(n_words), "rows": work[0],
+        "bytes": 2 * work[0] * chunks[0][0].tables.inputs.rows.strides[0],
         "multiply_adds": work[1], "peak": peak(job["turns"]),
     }  # fmt: skip
 
@@ -110,6 +111,7 @@ def parts(records: Records) -> str:
         row = {"objective": f"`{each['job']['objective']}`", "rows a word": number(found["rows"] / found["words"], 1)}
         row |= {f"{part}, ns": number(1e9 * spent / found["words"], 0) for part, spent in seconds.items()}
         row["all, ns"] = number(1e9 * sum(seconds.values()) / found["words"], 0)
+        row["rows read and written, GB/s"] = number(found["bytes"] / 1e9 / sum(seconds.values()), 1)
         for part, products in PRODUCTS.items():
             speed = 2 * products * found["multiply_adds"] / seconds[part]
             row[f"{part}, of the peak"] = f"{100 * speed / found['peak']:.0f} %"

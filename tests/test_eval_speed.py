@@ -93,6 +93,10 @@ def test_settings_on_record_are_those_that_are_asked_for_again():
     assert all(run.records.get(job) for job in speed.jobs(run))
 
 
+def test_the_table_in_the_readme_is_made_from_the_records():
+    assert speed.summary(Records(RESULTS / "speed.jsonl")) in (ROOT / "README.md").read_text("utf-8")
+
+
 def test_the_best_feed_for_a_whole_run_pays_for_its_preparation(tmp_path):
     runs = [feed("slow to prepare", 1, 20, 9), feed("slow to train", 1, 1, 10)]
     records = made_up(tmp_path / "raw", [({"kind": "train", **job}, result) for job, result in runs])
