@@ -9,6 +9,7 @@ Speed and quality are measured apart: a few runs on all threads of a quiet machi
 
 import base64
 import functools
+import math
 import shutil
 import statistics
 import sys
@@ -438,10 +439,11 @@ def seconds_of(runs: Sequence[Record], key: Any) -> dict[Any, list[float]]:
 
 def whole(records: Records) -> str:
     groups = whole_commands(records)
-    gensim = statistics.median(next(iter(groups.values()))) if groups else 0.0
+    has_gensim = bool(records.find(kind="command", tool="gensim"))
+    gensim = statistics.median(next(iter(groups.values()))) if has_gensim else math.nan
     return table([
         {"command": name, "runs": len(values), "s": f"{statistics.median(values):.1f}",
-         "× faster than gensim": f"{gensim / statistics.median(values):.2f}"}
+         "× faster than gensim": f"{gensim / statistics.median(values):.2f}" if has_gensim else DASH}
         for name, values in groups.items()
     ])  # fmt: skip
 

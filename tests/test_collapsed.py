@@ -61,7 +61,7 @@ def test_it_comes_close_to_the_best_that_any_model_could_do(two_topics, monkeypa
 
 
 def test_the_model_is_like_any_other(fitted, two_topics, tmp_path):
-    loaded = embedx.load(fitted.vectors.save(tmp_path / "model"))
+    loaded = embedx.load(fitted.vectors.save(str(tmp_path / "model")))
     np.testing.assert_array_equal(loaded.vectors, fitted.vectors.vectors)
     assert loaded.settings["count_passes"] == 5
     assert loaded.settings["sampler"] == "all"

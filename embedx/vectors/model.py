@@ -228,7 +228,7 @@ class WordVectors:
     def _unit(self, word: str) -> np.ndarray:
         return unit(self[word])
 
-    def save(self, folder: Path, overwrite: bool = False) -> Path:
+    def save(self, folder: str | Path, overwrite: bool = False) -> Path:
         """Write a model folder and return its path; at any moment the folder is absent, the old model or the new one, whole.
 
         Words are sorted by their counts, the most frequent first, if they have counts. Rows of arrays may be padded views;
@@ -242,7 +242,13 @@ class WordVectors:
         for stem, found in zip(PASSES, self.phrases.passes if self.phrases else (), strict=False):
             names[stem] = [" ".join(each.words) for each in found], np.array([each.times for each in found], np.int64)
         return save_folder(
-            folder, task=TASK, names=names, arrays=self.arrays, settings=self.settings, facts=self.facts, overwrite=overwrite
+            Path(folder),
+            task=TASK,
+            names=names,
+            arrays=self.arrays,
+            settings=self.settings,
+            facts=self.facts,
+            overwrite=overwrite,
         )
 
     @cached_property
