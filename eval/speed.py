@@ -587,7 +587,7 @@ def plot(records: Records) -> Any:
         error = 1.96 * np.std(np.mean([each.parts for each in scores], axis=0))
         axes.errorbar(rate(records, some) / 1e6, np.mean([each.value for each in scores]), error, fmt="o", label=name)
     axes.set(xscale="log", xlabel="million words of the corpus per second", ylabel=POOLED)
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=2, fontsize=8)
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2, fontsize=8)
     return picture
 
 
