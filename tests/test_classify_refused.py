@@ -106,9 +106,9 @@ def test_memory_of_a_step_is_counted_where_all_rows_compete(monkeypatch):
 GIVEN = {
     "validation_labels": ({"validation_labels": "x"}, "--validation-labels applies only with a file for --validation"),
     "labels of a share": ({"validation": "0.1", "validation_labels": "x"}, "applies only with a file for --validation"),
-    "patience": ({"patience": 2}, "--patience applies only with --validation"),
+    "patience": ({"patience": 2}, "--set patience applies only with --validation"),
     "decay_every": ({"decay_every": 5}, "--set decay-every applies only with --set decay"),
-    "max_iterations": ({"max_iterations": 5}, "--max-iterations applies only with --optimizer lbfgs"),
+    "max_iterations": ({"max_iterations": 5}, "--set max-iterations applies only with --optimizer lbfgs"),
     "epochs": ({"optimizer": "lbfgs", "epochs": 5}, "--epochs applies only with an --optimizer that goes by steps"),
 }
 

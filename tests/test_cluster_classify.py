@@ -231,7 +231,7 @@ def _strategy_of(data, objective, chosen):
 REFUSED = {
     "--deterministic does not apply with --cluster": ("softmax", {"deterministic": True}),
     "--optimizer lbfgs does not apply with --cluster": ("softmax", {"optimizer": "lbfgs"}),
-    "--max-norm does not apply with --cluster": ("softmax", {"max_norm": 1.0}),
+    "--set max-norm does not apply with --cluster": ("softmax", {"max_norm": 1.0}),
     "--weights sparse does not apply with --cluster": ("ns", {"weights": "sparse"}),
     "--optimizer rowwise-adagrad does not apply with --cluster: all labels": ("softmax", {"optimizer": "rowwise-adagrad"}),
 }

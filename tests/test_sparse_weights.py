@@ -213,7 +213,8 @@ def test_data_at_the_edge_end_well(weights, lists, kind):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"hidden": 5}, "no --hidden"), ({"labels": "one"}, "--labels other than one"), ({"max_norm": 1.0}, "no --max-norm"),
+        ({"hidden": 5}, "no --hidden"),
+        ({"labels": "one"}, "--labels other than one"), ({"max_norm": 1.0}, "no --set max-norm"),
         ({"time_budget": 3.0}, "--epochs"), ({"schedule": "inverse"}, "--schedule linear"),
         ({"sampler": "uniform"}, "--sampler all"), ({"optimizer": "lbfgs"}, "goes by steps"),
     ],
@@ -267,7 +268,7 @@ def test_a_command_without_an_objective_names_the_one_that_it_takes(tmp_path):
         pairs = zip(data.features.indices[span], data.features.data[span], strict=True)
         lines.append(",".join(map(str, data.labels[i].tolist())) + "".join(f" {f}:{v:.4f}" for f, v in pairs))
     (tmp_path / "train.txt").write_text("\n".join(lines) + "\n")
-    command = [sys.executable, "-m", "embedx", "classify", "train.txt", "--weights", "tree", "--leaf-size", "8", "--json"]
+    command = [sys.executable, "-m", "embedx", "classify", "train.txt", "--weights", "tree", "--set", "leaf-size=8", "--json"]
     done = subprocess.run([*command, "--test", "train.txt"], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     printed = json.loads(done.stdout)

@@ -76,7 +76,7 @@ def chosen_weights(settings: ClassifySettings, objective: Objective, data: Label
         (data.is_sparse, "sparse features; these are dense"),
         (not settings.hidden, "no --hidden layer"),
         (settings.optimizer != "lbfgs", "an --optimizer that goes by steps"),
-        (settings.max_norm is None, "no --max-norm"),
+        (settings.max_norm is None, "no --set max-norm"),
     ]
     if wanted == "tree" or (is_sum and sampler == EVERY_ROW):
         needs += [

@@ -58,7 +58,7 @@ class ClassifySettings(TrainingSettings):
         "keep",
         "test labels that do not occur in training: count as mistakes (`keep`), or are left out (`drop`)",
         choices=("keep", "drop"),
-        panel="Data",
+        fine=True,
     )
     scaling: str = param(
         "none",
@@ -80,9 +80,9 @@ class ClassifySettings(TrainingSettings):
         panel="Model",
     )
     weight_threshold: float = param(
-        0.1, "with sparse weights: those of at most this size are dropped in the end", at_least=0.0, panel="Model"
+        0.1, "with sparse weights: those of at most this size are dropped in the end", at_least=0.0, fine=True
     )
-    leaf_size: int = param(64, "with --weights tree: maximum number of labels per leaf", at_least=1, panel="Model")
+    leaf_size: int = param(64, "with --weights tree: maximum number of labels per leaf", at_least=1, fine=True)
     arity: int = param(
         2048, "with --weights tree: maximum number of children of a node above the leaves", at_least=2, fine=True
     )
@@ -101,7 +101,7 @@ class ClassifySettings(TrainingSettings):
         None,
         f"passes over the training data; by default {ROOT_EPOCHS} / √(labels of all rows), at least "
         f"{MIN_EPOCHS} and at "
-        f"most {MAX_EPOCHS}, and for dcd at most {DUAL_EPOCHS}; for lbfgs see --max-iterations",
+        f"most {MAX_EPOCHS}, and for dcd at most {DUAL_EPOCHS}; for lbfgs see --set max-iterations",
         at_least=1,
     )
     batch_size: int | None = param(None, "examples in a step, or `all`; by default 100", at_least=0, parse=whole_or_all)
@@ -123,6 +123,7 @@ class ClassifySettings(TrainingSettings):
         "of a weight is equally long for tiny and for large gradients",
         at_least=0.0,
         at_most=1e6,
+        fine=True,
     )
     schedule: str = param(
         "linear",
@@ -145,7 +146,7 @@ class ClassifySettings(TrainingSettings):
         "for dcd the mean squared length of inputs times one over the number of examples",
         at_least=0.0,
     )
-    max_norm: float | None = param(None, "maximum L2 norm of an output row", above=0.0, at_most=1e15)
+    max_norm: float | None = param(None, "maximum L2 norm of an output row", above=0.0, at_most=1e15, fine=True)
     replacement: bool = param(
         False,
         "draw negatives with replacement; without, `uniform` draws distinct other rows, others count each row once",
@@ -157,9 +158,7 @@ class ClassifySettings(TrainingSettings):
         panel="Validation",
     )
     validation_labels: str | None = param(None, "labels of the validation file", panel="Validation")
-    patience: int = param(
-        3, "stop after this many epochs without improvement on the validation data", at_least=1, panel="Validation"
-    )
+    patience: int = param(3, "stop after this many epochs without improvement on the validation data", at_least=1, fine=True)
     calibration: float = param(
         0.1,
         f"fraction of the training rows, at most {MAX_ROWS:,} of them, held out to calibrate the probabilities of `predict`; "
@@ -168,7 +167,7 @@ class ClassifySettings(TrainingSettings):
         at_most=0.5,
         panel="Validation",
     )
-    max_iterations: int = param(1000, "maximum number of lbfgs iterations", at_least=1)
+    max_iterations: int = param(1000, "maximum number of lbfgs iterations", at_least=1, fine=True)
     tolerance: float = param(1e-6, "lbfgs stops when no element of the gradient is larger than this", above=0.0, fine=True)
 
     def __post_init__(self) -> None:

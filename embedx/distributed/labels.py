@@ -176,7 +176,7 @@ def check(cluster: ClusterSettings, settings: ClassifySettings, objective: Objec
         ("--sampler search", sampler.candidates == "retrieved", "its index is of one machine; take another sampler"),
         ("--deterministic", settings.deterministic, "workers merge in no fixed order; leave out one of them"),
         ("--weights sparse", settings.weights == "sparse", "such rows are not merged; take --weights dense"),
-        ("--max-norm", settings.max_norm is not None, "merged rows may be longer; take --l2"),
+        ("--set max-norm", settings.max_norm is not None, "merged rows may be longer; take --l2"),
         (f"--optimizer {optimizer.name}", per_row_of_all, "all labels are candidates; take adagrad"),
     ):
         if is_so and not by_label:

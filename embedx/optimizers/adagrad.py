@@ -5,7 +5,7 @@ Duchi, Hazan & Singer 2011, with a diagonal matrix:
     w -= lr · g / √s
 Keeps one number for each number of a row, so that tables take twice the memory, and steps about twice the time. The first step
 of a number has length lr, whatever its gradient, unless sums begin above 0, as they do in classification
-(`--initial-gradient`): labels that are not there have gradients of next to nothing, which should not move them far.
+(`--set initial-gradient`): labels that are not there have gradients of next to nothing, which should not move them far.
 """
 
 from typing import ClassVar

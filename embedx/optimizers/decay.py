@@ -1,4 +1,4 @@
-"""Weight decay (`--l2`), exact although a row is only looked at when it is needed; and the longest a row may be (`--max-norm`).
+"""Weight decay (`--l2`), exact although a row is only looked at when it is needed; and the longest row (`--set max-norm`).
 
 Weight decay is that of the mean loss plus l2/2 · |w|² for each step, biases excepted. The decay clock counts what every step
 would have taken away; what has become due since a row was last looked at is applied before it is read. By an optimizer that
