@@ -8,13 +8,16 @@ from scipy.sparse import csr_matrix
 
 from embedx import objectives
 from embedx.classification import defaults
+from embedx.classification.classifier import load
 from embedx.classification.defaults import resolved
 from embedx.classification.settings import ClassifySettings
 from embedx.classification.task import train
 from embedx.labeled.data import Labeled, Labels
+from embedx.labeled.rules import scaled, scaling_arrays
 from embedx.objectives.contract import ByInput
 from embedx.optimizers import OPTIMIZERS
 from embedx.optimizers.contract import LABELS
+from tests.notes import Notes
 
 SOFTMAX, OVA = (objectives.find(name) for name in ("softmax", "ova"))
 
@@ -75,6 +78,25 @@ def test_features_on_another_scale_train_alike():
         return trained.classifier.scores(data.features)
 
     np.testing.assert_allclose(predicted(100.0), predicted(1.0), rtol=0.02, atol=0.02)
+
+
+def test_counts_are_weighted_alike_in_training_and_prediction(tmp_path):
+    rng, options = np.random.default_rng(0), {"epochs": 3, "threads": 1, "seed": 7}
+    counts = Labeled(csr_matrix(rng.poisson(0.4, (90, 12)), dtype=np.float32), Labels.single(rng.integers(0, 3, 90)), 3)
+    weighted = dataclasses.replace(
+        counts, features=scaled(counts.features, "tf-idf", scaling_arrays(counts.features, "tf-idf"))
+    )
+    progress = Notes()
+    found = train(counts, SOFTMAX(SOFTMAX.Settings()), ClassifySettings(**options), progress=progress).classifier
+    same = train(weighted, SOFTMAX(SOFTMAX.Settings()), ClassifySettings(scaling="none", **options)).classifier
+    assert found.settings["scaling"] == "tf-idf"
+    assert any("--scaling tf-idf" in note for note in progress.notes)
+    loaded = load(found.save(tmp_path / "model"))
+    few = counts.features[:5]
+    for (_, own), (_, other) in zip(loaded.blocks(few), same.blocks(weighted.features[:5]), strict=True):
+        np.testing.assert_allclose(own, other, rtol=1e-5, atol=1e-6)
+    kept = train(counts, SOFTMAX(SOFTMAX.Settings()), ClassifySettings(scaling="none", **options)).classifier
+    assert kept.prepared(few) is few
 
 
 def test_an_objective_declares_defaults_by_what_output_rows_meet():

@@ -4,6 +4,7 @@ output.npy    float32 (rows, dim)     a row for each label (or node of a tree); 
 bias.npy      float32 (rows,)         absent without biases
 hidden.npy    float32 (features, dim) a row for each feature, absent without hidden layer
 maxima.npy    float32 (features,)     what columns were divided by, with --scaling column-max
+idf.npy       float32 (features,)     inverse document frequencies, with --scaling tf-idf
 label_order.npy  int32 (labels,)      the leaves of a tree of clusters, from one side to the other, if there is one
 noise_*.npy   what noise was drawn by, where that depends on the input (embedx.samplers)
 tree_*.npy    sparse weights and their tree, instead of output.npy and bias.npy (embedx.classification.label_tree)
@@ -30,7 +31,7 @@ from embedx.engine.sparse_levels import Found
 from embedx.errors import EmbedxError
 from embedx.evaluation.labels import LabelMetrics, fit_temperature, hits, likelihood_warning, top_k
 from embedx.labeled.data import DataSchema, Labeled, Labels
-from embedx.labeled.rules import chosen_labels, known_labels, scaled
+from embedx.labeled.rules import ARRAY_OF, chosen_labels, known_labels, scaled
 from embedx.objectives.contract import Objective, log_softmax
 from embedx.samplers.contract import Sampler
 from embedx.search.index import build_index
@@ -58,6 +59,7 @@ SCHEMA = FolderSchema(
         "output": Array(("rows", "dim"), FLOATS),
         "bias": Array(("rows",), FLOATS),
         "maxima": Array(("features",), FLOATS),
+        "idf": Array(("features",), FLOATS),
         "label_order": Array(("labels",), ("int32",)),
         "noise_projection": Array(("features", "stride")),
         "noise_offset": Array(("stride",)),
@@ -95,7 +97,7 @@ class Classifier:
         """Features on the scale of the training data."""
         if features.shape[1] != self.known.n_features:
             raise EmbedxError(f"{features.shape[1]} features where the model has {self.known.n_features}")
-        return scaled(features, self.settings.get("scaling", "none"), self.arrays.get("maxima"))
+        return scaled(features, self.settings.get("scaling", "none"), self.arrays)
 
     def scores(self, features: Any) -> np.ndarray:
         """(n, rows), of the weights' dtype, for features on the scale of the training data; see `prepared`.
@@ -412,8 +414,9 @@ def load(path: str | Path) -> Classifier:
                 )
         loaded = Classifier(objective, stored.arrays, known, counts, stored.settings, stored.facts)
         calibration.check(stored.arrays)
-        if loaded.settings.get("scaling") == "column-max" and "maxima" not in loaded.arrays:
-            raise EmbedxError("names no array `maxima`, which --scaling column-max has")
+        scaling = str(loaded.settings.get("scaling"))
+        if (needed := ARRAY_OF.get(scaling)) and needed not in loaded.arrays:
+            raise EmbedxError(f"names no array `{needed}`, which --scaling {scaling} has")
         _ = loaded._sampler  # which reads arrays of its own
         if is_sparse:
             _ = loaded.trees

@@ -29,7 +29,7 @@ from embedx.engine.examples import Examples
 from embedx.engine.settings import MAX_RATE, check_sampler
 from embedx.errors import EmbedxError
 from embedx.labeled.data import Labeled
-from embedx.labeled.rules import column_maxima, input_length, scaled
+from embedx.labeled.rules import chosen_scaling, input_length, scaled, scaling_arrays
 from embedx.objectives.contract import ByInput, Objective
 from embedx.optimizers.contract import LABELS, PER_ROW, STATELESS, UpdateRule
 from embedx.optimizers.dcd import DualCoordinateDescent
@@ -150,7 +150,7 @@ def _default_rate(
         return rate * (SPARSE_RATE if found.keeps != "stateless" else 1)
     rate /= math.sqrt(max(len(data.labels.ids) / max(len(data), 1), 1.0))
     some = data.features[:: max(1, len(data) // N_SAMPLED)]
-    length = input_length(scaled(some, scaling, column_maxima(data.features) if scaling == "column-max" else None))
+    length = input_length(scaled(some, scaling, scaling_arrays(data.features, scaling)))
     rate /= length**2 if found.keeps == "stateless" else length
     return min(float(f"{rate:.3g}"), MAX_RATE)
 
@@ -166,10 +166,11 @@ def resolved(settings: ClassifySettings, objective: Objective, data: Labeled) ->
     weights = chosen_weights(settings, objective, data, sampler)
     optimizer = settings.optimizer or _default_optimizer(settings, objective, weights, sampler)
     by_label = is_label_by_label(dataclasses.replace(settings, weights=weights, sampler=sampler), objective)
+    scaling = settings.scaling or chosen_scaling(data.features)
     batch = int(_default_of(objective, "batch_size", kind, 100)) if settings.batch_size is None else settings.batch_size
     rate = settings.learning_rate
     if rate is None:
-        rate = _default_rate(objective, optimizer, data, settings.scaling, kind, by_label=by_label)
+        rate = _default_rate(objective, optimizer, data, scaling, kind, by_label=by_label)
     check_sampler(sampler, objective.name, objective.samplers())
     name = f"--objective {objective.name}"
     is_step, is_lbfgs, is_dual = objective.kind == "proximal", optimizer == Lbfgs.name, optimizer == DualCoordinateDescent.name
@@ -199,7 +200,7 @@ def resolved(settings: ClassifySettings, objective: Objective, data: Labeled) ->
             raise EmbedxError(message)
     epochs = ROOT_EPOCHS / math.sqrt(max(len(data.labels.ids), 1))
     return dataclasses.replace(
-        settings, optimizer=optimizer, weights=weights, threads=settings.threads or trainer.usable_cores(),
+        settings, scaling=scaling, optimizer=optimizer, weights=weights, threads=settings.threads or trainer.usable_cores(),
         sampler=EVERY_ROW if is_lbfgs else sampler, learning_rate=rate,
         epochs=settings.epochs or (DUAL_EPOCHS if is_dual else min(max(round(epochs), MIN_EPOCHS), MAX_EPOCHS)),
         bias=settings.bias or ("zero" if is_dual or is_lbfgs else str(_default_of(objective, "bias", kind, BIAS))),

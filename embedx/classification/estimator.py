@@ -72,6 +72,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     l2            None: with lbfgs one over the sum of the sample weights, which is the penalty of scikit-learn's
                   LogisticRegression(C=1) and makes sure that there is an optimum; else as `embedx classify`
     weights       how those of labels are stored: "dense", "sparse" or "tree"; None chooses by size
+    scaling       None: features are taken as they are
     validation    a share of the rows to watch while training, such as 0.1
     calibration   None: no rows are held out with lbfgs, nor by `partial_fit`; else as `embedx classify`
     random_state  `--seed`: a number or a RandomState; None is the default seed, so that results repeat
@@ -170,7 +171,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self, data: Labeled, objective: Objective, chosen: dict[str, Any], start: classify.TrainedClassifier | None
     ) -> Self:
         """Train by the parameters and, above them, the `chosen` settings."""
-        given = self._given() | {"threads": effective_n_jobs(self.n_jobs)} | chosen
+        given = {"scaling": "none"} | self._given() | {"threads": effective_n_jobs(self.n_jobs)} | chosen
         settings = ClassifySettings.from_options({name: value for name, value in given.items() if value is not None})
         by_lbfgs = settings.optimizer == "lbfgs"
         if by_lbfgs:  # so that parameters are float64

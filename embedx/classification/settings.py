@@ -60,9 +60,10 @@ class ClassifySettings(TrainingSettings):
         choices=("keep", "drop"),
         fine=True,
     )
-    scaling: str = param(
-        "none",
-        "feature scaling: none, rows to unit L2 norm, or columns divided by their maximum",
+    scaling: str | None = param(
+        None,
+        "feature scaling: none, rows to unit L2 norm, columns divided by their maximum, or counts weighted by tf-idf and then "
+        "rows to unit L2 norm; by default tf-idf for counts, l2 for other sparse rows that differ much in length, else none",
         choices=SCALINGS,
         panel="Data",
     )

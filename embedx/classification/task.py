@@ -28,7 +28,7 @@ from embedx.errors import DivergedError, EmbedxError
 from embedx.kernels.batch import COEFFICIENTS_64
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.read import read
-from embedx.labeled.rules import chosen_labels, column_maxima, input_length, known_labels, scaled
+from embedx.labeled.rules import chosen_labels, input_length, known_labels, scaled, scaling_arrays
 from embedx.objectives.contract import Objective
 from embedx.optimizers.dcd import DualCoordinateDescent
 from embedx.samplers.contract import Sampler, pairs_of
@@ -92,7 +92,11 @@ class Run:
         is_open = settings.sampler is None and settings.optimizer != "lbfgs" and not settings.hidden
         if is_open and data.is_sparse and samplers.SAMPLERS[objective.samplers()[0]].needs_dense_inputs:
             self.progress.note("sparse features cannot be searched by: every label competes; --hidden 100 makes them dense")
+        is_open = settings.scaling is None
         self.settings = settings = resolved(settings, objective, data)
+        if is_open and settings.scaling != "none":
+            what = "features are counts" if settings.scaling == "tf-idf" else "rows differ in length"
+            self.progress.note(f"{what}: --scaling {settings.scaling}; --scaling none keeps them as they are")
         if settings.weights != "dense" and data.features.data.min(initial=0) < 0:
             self.progress.note(
                 f"warning: --weights {settings.weights} keeps a label's weights for the features of its own rows alone, which "
@@ -126,9 +130,9 @@ class Run:
         data, validation, held_out = self._divided(start is not None)
         settings = self.settings
         former = {} if before is None else before.arrays
-        arrays: dict[str, np.ndarray] = {name: former[name] for name in ("maxima", "label_order") if name in former}
-        if settings.scaling == "column-max" and "maxima" not in arrays:
-            arrays["maxima"] = column_maxima(data.features)
+        arrays: dict[str, np.ndarray] = {name: former[name] for name in ("maxima", "idf", "label_order") if name in former}
+        if before is None:
+            arrays |= scaling_arrays(data.features, str(settings.scaling))
         labels = chosen_labels(data.labels, settings.labels)
         need, have = BYTES_PER_LABEL * data.n_labels, available_memory()
         if need > have:  # ids may be anything
@@ -141,7 +145,7 @@ class Run:
             raise EmbedxError("no row of the training data has a label")
         if validation is not None and len(known_labels(validation.labels, counts).ids) == 0:
             raise EmbedxError("--validation: no row has a label that the training data have")
-        features = scaled(data.features, settings.scaling, arrays.get("maxima"))
+        features = scaled(data.features, str(settings.scaling), arrays)
         threads = int(settings.threads or 1)
         if objective.wants_order and before is None:
             progress.note(f"clustering {len(counts):,} labels by the features of their rows")
