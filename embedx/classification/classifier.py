@@ -9,6 +9,7 @@ label_order.npy  int32 (labels,)      the leaves of a tree of clusters, from one
 noise_*.npy   what noise was drawn by, where that depends on the input (embedx.samplers)
 tree_*.npy    sparse weights and their tree, instead of output.npy and bias.npy (embedx.classification.label_tree)
 calibration.npy  what probabilities follow from scores by (embedx.classification.calibration)
+coverage.npy  which probability gives sets of labels a coverage (embedx.classification.decisions)
 labels.tsv    label TAB how often it occurred in training
 features.tsv  the words that are features, for text
 """
@@ -24,13 +25,13 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from embedx import objectives, samplers
-from embedx.classification import calibration, label_tree
+from embedx.classification import calibration, decisions, label_tree
 from embedx.classification.label_tree import LabelTree
 from embedx.engine import sparse_levels
 from embedx.engine.sparse_levels import Found
 from embedx.errors import EmbedxError
 from embedx.evaluation.labels import LabelMetrics, fit_temperature, hits, likelihood_warning, top_k
-from embedx.labeled.data import DataSchema, Labeled, Labels
+from embedx.labeled.data import DataSchema, Labeled, Labels, offsets_of
 from embedx.labeled.rules import ARRAY_OF, chosen_labels, known_labels, scaled
 from embedx.objectives.contract import Objective, log_softmax
 from embedx.samplers.contract import Sampler
@@ -68,6 +69,7 @@ SCHEMA = FolderSchema(
         "noise_leaves": Array(("labels",), ("int32",)),
         **label_tree.ARRAYS,
         **calibration.ARRAYS,
+        **decisions.ARRAYS,
     },
 )
 
@@ -352,6 +354,72 @@ class Classifier:
             ids, scores = (np.concatenate(parts) for parts in zip(*best, strict=True))
             self.arrays["calibration"] = calibration.fit(scores, hits(ids, labels))
 
+    # ---- decisions
+
+    @property
+    def has_probabilities(self) -> bool:
+        """Whether `top_k` gives probabilities that are more than a softmax of scores."""
+        return self.objective.calibrated or "calibration" in self.arrays
+
+    def min_probability(self, threshold: float | None = None, coverage: float | None = None) -> float:
+        """The probability from which on a label is decided for: the threshold, or that of sets with the coverage.
+
+        None for both is the threshold of the best F1 on held-out rows. Raises `EmbedxError` where the model does not allow it.
+        """
+        remedy = "train with rows held out, by --calibration or --validation"
+        if coverage is not None:
+            if "coverage" not in self.arrays:
+                raise EmbedxError(
+                    f"--coverage: the model was trained without at least {calibration.MIN_ROWS} held-out rows; {remedy}"
+                )
+            return decisions.threshold_of(self.arrays["coverage"], coverage)
+        if not self.has_probabilities:
+            raise EmbedxError(
+                f"--threshold: {self.objective.name} has no probabilities of its own, and nothing calibrates them; {remedy}"
+            )
+        return float(self.facts.get("threshold", decisions.DEFAULT_THRESHOLD)) if threshold is None else threshold
+
+    def predict_set(
+        self,
+        features: Any,
+        *,
+        threshold: float | None = None,
+        coverage: float | None = None,
+        k: int = decisions.N_BEST,
+        progress: Progress = SILENT,
+        threads: int | None = None,
+    ) -> csr_matrix:
+        """The labels of each row that `min_probability` decides for, at most k: their probabilities, float32 (n, n_labels).
+
+        Columns of a row are in the order of the probabilities; a row without any is "none of these".
+        """
+        least = self.min_probability(threshold, coverage)
+        best = [(ids, np.where(p >= least, p, 0)) for ids, p in self.top_k(features, k, progress, threads)]
+        ids, p = (np.concatenate(parts) for parts in zip(*best, strict=True)) if best else (np.zeros((0, 1), np.int32),) * 2
+        return csr_matrix((p[p > 0], ids[p > 0], offsets_of((p > 0).sum(axis=1))), (len(p), self.n_labels), dtype=np.float32)
+
+    def fit_decisions(self, data: Labeled, threads: int | None = None) -> None:
+        """Keep what `min_probability` needs, from rows that were not trained on, after `calibrate`."""
+        labels, kept = self.tested_labels(data.labels)
+        kept, labels = kept[labels.n_of_row > 0], labels.rows(np.flatnonzero(labels.n_of_row))
+        if "calibration" in self.arrays:
+            best = self.top_k(data.features[kept], decisions.N_BEST, threads=threads)
+            ids, p = (np.concatenate(parts) for parts in zip(*best, strict=True))
+            is_right = hits(ids, labels)
+            self.arrays["coverage"] = decisions.coverage_sums(p, is_right, labels.n_of_row)
+            self.facts["threshold"] = decisions.best_threshold(p, is_right, len(labels.ids))
+
+    def decided(self, data: Labeled, progress: Progress = SILENT, threads: int | None = None) -> tuple[Labels, Labels]:
+        """(predicted, true) labels of the test rows that have any: where training rows had several, those from the threshold
+        of the best F1 on; else the best one of each row.
+        """
+        labels, kept = self.tested_labels(data.labels)
+        kept, labels = kept[labels.n_of_row > 0], labels.rows(np.flatnonzero(labels.n_of_row))
+        if self.facts.get("several_labels"):
+            return Labels.of_matrix(self.predict_set(data.features[kept], progress=progress, threads=threads)), labels
+        best = [ids[:, 0] for ids, _ in self.top_k(data.features[kept], 1, progress, threads)]
+        return Labels.single(np.concatenate([*best, []])), labels
+
     # ---- the folder
 
     def save(self, path: str | Path, overwrite: bool = False) -> Path:
@@ -414,6 +482,7 @@ def load(path: str | Path) -> Classifier:
                 )
         loaded = Classifier(objective, stored.arrays, known, counts, stored.settings, stored.facts)
         calibration.check(stored.arrays)
+        decisions.check(stored.arrays)
         scaling = str(loaded.settings.get("scaling"))
         if (needed := ARRAY_OF.get(scaling)) and needed not in loaded.arrays:
             raise EmbedxError(f"names no array `{needed}`, which --scaling {scaling} has")

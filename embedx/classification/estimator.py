@@ -305,6 +305,14 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         ids, p = self._found(X, k)
         return self.classes_[ids], p
 
+    def predict_set(self, X: Any, *, threshold: float | None = None, coverage: float | None = None) -> csr_matrix:
+        """The probabilities of the classes that are decided for, sparse (n, n_classes); see `Classifier.predict_set`.
+
+        Needs rows held out of training: `calibration` or `validation`. Without threshold and coverage, those of the best F1.
+        """
+        X = self._checked(X)
+        return self.classifier_.predict_set(X, threshold=threshold, coverage=coverage, threads=effective_n_jobs(self.n_jobs))
+
     def _checked(self, X: Any) -> Any:
         """Features to predict from."""
         check_is_fitted(self)

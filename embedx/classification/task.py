@@ -199,6 +199,7 @@ class Run:
         }
         if held_out is not None and len(known_labels(held_out.labels, counts).ids):
             to_the_end(lambda: classifier.calibrate(held_out, settings.threads))
+            to_the_end(lambda: classifier.fit_decisions(held_out, settings.threads))
         return TrainedClassifier(classifier, outcome, optimizer_state)
 
     def _divided(self, continues: bool) -> tuple[Labeled, Labeled | None, Labeled | None]:

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from embedx import objectives, samplers
-from embedx.classification import classifier
+from embedx.classification import classifier, decisions
 from embedx.classification import task as classification
 from embedx.classification.defaults import default_objective, new_objective
 from embedx.classification.settings import ClassifySettings, check_given, share_of_rows
@@ -21,12 +21,16 @@ from embedx.cli.streams import is_read_at_once
 from embedx.distributed.settings import ClusterSettings
 from embedx.engine.settings import check_stopping
 from embedx.errors import EmbedxError
+from embedx.evaluation.labels import f1_measures, label_counts, per_label_csv
 from embedx.labeled.data import Labeled
 from embedx.labeled.digits import GENERATED
 from embedx.labeled.read import check_there, read, read_training, with_names
 from embedx.labeled.schema import read_label_names
 from embedx.settings import settings_of
+from embedx.storage import atomic
 from embedx.training.progress import Progress, Reporter
+
+N_BEST = 5  # labels that `predict` prints for a row, unless a number, threshold or coverage is given
 
 
 def classify(given: SimpleNamespace) -> None:
@@ -123,11 +127,17 @@ def predict(given: SimpleNamespace) -> None:
     """Print the best labels of each row, by name, with their probabilities."""
     cluster = ClusterSettings(given.cluster, given.workers)
     progress = Reporter(sys.stderr, is_quiet=given.quiet, is_alone=not is_read_at_once())
+    if given.coverage is not None and (given.search or given.threshold is not None):
+        raise EmbedxError("--coverage does not apply with --threshold or --search; leave out one of them")
     found = classifier.load(given.model)
     _note_probabilities(found, progress)
     features = read(given.data, progress=progress, like=found.known, keeps_empty=True).features
     if given.search and cluster.is_asked_for:
         raise EmbedxError("--search does not apply with --cluster; leave out one of them")
+    decides = given.threshold is not None or given.coverage is not None
+    least = found.min_probability(given.threshold, given.coverage) if decides else 0.0
+    given.top_k = given.top_k or (decisions.N_BEST if decides else N_BEST)
+    n_rows = n_decided = n_empty = 0
     best: Iterable[tuple[np.ndarray, np.ndarray]]
     if cluster.is_asked_for:
         from embedx.distributed.predict import predict as by_workers
@@ -140,11 +150,18 @@ def predict(given: SimpleNamespace) -> None:
     names = [found.name(k) for k in range(found.n_labels)]
     for ids, probabilities in best:
         for row, values in zip(ids.tolist(), probabilities.tolist(), strict=True):
-            labels = [{"label": names[k], "probability": value} for k, value in zip(row, values, strict=True)]
+            labels = [{"label": names[k], "probability": p} for k, p in zip(row, values, strict=True) if p >= least]
+            n_rows, n_decided, n_empty = n_rows + 1, n_decided + len(labels), n_empty + (not labels)
             if given.as_json:
                 print(json.dumps(labels))
             else:
                 print("\t".join(f"{each['label']}\t{each['probability']:.4g}" for each in labels))
+
+    if decides and n_rows:
+        progress.note(
+            f"labels of probability {least:.4g} and more: {n_decided / n_rows:.2f} for each of {n_rows:,} rows on average, "
+            f"none for {n_empty:,}"
+        )
 
 
 def _note_probabilities(found: classifier.Classifier, progress: Progress) -> None:
@@ -153,13 +170,31 @@ def _note_probabilities(found: classifier.Classifier, progress: Progress) -> Non
         progress.note(f"{found.objective.name} has no probabilities of its own; those shown are a softmax of its scores")
 
 
-def test_metrics(model: str, test: str | None, test_labels: str | None, progress: Progress) -> dict[str, float]:
-    """The metrics of a saved classifier on test data."""
+def test_metrics(
+    model: str, test: str | None, test_labels: str | None, progress: Progress, per_label: Path | None
+) -> dict[str, float]:
+    """The metrics of a saved classifier on test data, and of its decisions; those of each label go to the file `per_label`."""
+    if per_label is not None and not per_label.resolve().parent.is_dir():
+        raise EmbedxError(f"--per-label {per_label}: no such folder; make it, or name another file")
     found = classifier.load(model)
     if test is None:
         raise EmbedxError(f"{model}: a classifier; name its test data with --test")
     _note_probabilities(found, progress)
-    return found.evaluate(read(test, test_labels, progress=progress, like=found.known), progress=progress)
+    data = read(test, test_labels, progress=progress, like=found.known)
+    metrics = found.evaluate(data, progress=progress)
+    several, threshold = bool(found.facts.get("several_labels")), None
+    if several and not found.has_probabilities:
+        if per_label is not None:
+            found.min_probability()
+        return metrics
+    if several:
+        threshold = metrics["threshold"] = found.min_probability()
+    predicted, true = found.decided(data, progress)
+    if per_label is not None:
+        counts, _ = label_counts(predicted, true, found.n_labels)
+        names = [found.name(k) for k in range(found.n_labels)]
+        atomic.write_text(per_label, per_label_csv(names, found.counts, threshold, counts))
+    return metrics | f1_measures(predicted, true)
 
 
 def compare(given: SimpleNamespace) -> None:

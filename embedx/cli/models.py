@@ -20,7 +20,9 @@ TopK = Annotated[int, typer.Option(min=1)]
 def predict(
     model: str,
     data: str,
-    top_k: TopK = 5,
+    top_k: Annotated[int | None, typer.Option(min=1)] = None,
+    threshold: Annotated[float | None, typer.Option(min=0, max=1)] = None,
+    coverage: Annotated[float | None, typer.Option(min=0, max=1)] = None,
     threads: Annotated[int | None, typer.Option(min=1, max=MAX_THREADS)] = None,
     search: bool = False,
     scored_fraction: Annotated[float, typer.Option(min=0, max=1)] = 0.05,
@@ -31,8 +33,14 @@ def predict(
 ) -> None:
     """List the best labels of each row, with their probabilities.
 
+    --threshold and --coverage leave out labels that are not probable enough. A row without any is an empty line, or [].
+
     model            folder written by `embedx classify`
     data             in any format that `embedx classify` reads; labels are not used
+    top_k            maximum number of labels per row; by default 5, with --threshold or --coverage 100
+    threshold        only labels of at least this probability
+    coverage         sets of labels that contain this share of a row's labels on average, such as 0.9: conformal sets, from
+                     the rows that training held out
     threads          worker threads; by default one per usable core
     search           score only a part of the labels, found by an index
     scored_fraction  with --search: fraction of the labels that is scored
@@ -61,6 +69,7 @@ def evaluate(
     seed: Annotated[int, typer.Option(min=0)] = 0,
     test: str | None = None,
     test_labels: str | None = None,
+    per_label: Path | None = None,
     trust_pickle: bool = False,
     quiet: bool = False,
     as_json: bool = False,
@@ -80,6 +89,7 @@ def evaluate(
                 scored only with --pairs or --analogies
     oov         score words outside the vocabulary too, by their n-grams
     seed        random seed of resampling and of held-out pairs
+    per_label   with --test: CSV file to write, with counts, threshold, precision, recall and F1 of each label
     """
     from embedx.storage.folder import task_of
 
@@ -104,9 +114,11 @@ def evaluate(
         from embedx.cli.labels import test_metrics
         from embedx.cli.run import metric_lines, plain_numbers
 
-        metrics = test_metrics(model, test, test_labels, progress)
+        metrics = test_metrics(model, test, test_labels, progress, per_label)
         print(json.dumps({"test": plain_numbers(metrics)}) if as_json else "\n".join(metric_lines(metrics)))
         return
+    if per_label is not None:
+        raise EmbedxError(f"{model}: word vectors; --per-label is for classifiers")
     if len(runs) == 1 and not against:
         against, runs = runs, []
     from embedx.evaluation import words

@@ -67,7 +67,7 @@ SHARED = {  # options that several commands have: the section of the help, and t
     "vectors": (None, "input, output or sum (of both); the last two need a model folder"),
     "trust_pickle": (None, "open gensim's own format, a pickle, which can run any code in it"),
 }
-FLAGS = {"output": ("-o",), "quiet": ("-q",), "verbose": ("-v",)}
+FLAGS = {"output": ("-o",), "quiet": ("-q",), "verbose": ("-v",), "top_k": ("-k",)}
 NAMES = {"as_json": "--json"}
 
 

@@ -13,14 +13,19 @@ labels of a row and best_1, best_2, ... the classifier's answers:
                     w(l) = 1 + C (n_l + B)^-A, one over the propensity of a label that n_l of N training rows have;
                     C = (log N - 1) (B + 1)^A
 
+    f1_micro, f1_macro, f1_samples   of decisions, not of a ranking: see `f1_measures`
+
 An unknown label is a miss: it counts in |y|, and in psp@k as a label with n_l = 0. Propensities are those of Jain, Prabhu &
 Varma 2016, eq. 1, and psp@k is a ratio of sums as in the tools of the Extreme Classification Repository (pyxclib), so that the
 numbers compare with the published ones. In p@k and ndcg@k these tools count a row without labels as a row of misses.
 """
 
+import csv
+import io
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -121,6 +126,62 @@ class LabelMetrics:
         for k in self.ks:
             self.sums[f"psp@{k}"] += float(gain[:, :k].sum())
             self.sums[f"best psp@{k}"] += float(own[rank < k].sum())
+
+
+class LabelCounts(NamedTuple):
+    """How often labels were predicted correctly, predicted, and true, by label or by row: int64 (n,) each."""
+
+    right: np.ndarray
+    predicted: np.ndarray
+    true: np.ndarray
+
+    @property
+    def precision(self) -> np.ndarray:
+        """float64 (n,), 0 where nothing was predicted, as by scikit-learn."""
+        return np.asarray(self.right / np.maximum(self.predicted, 1))
+
+    @property
+    def recall(self) -> np.ndarray:
+        """float64 (n,), 0 where nothing is true."""
+        return np.asarray(self.right / np.maximum(self.true, 1))
+
+    @property
+    def f1(self) -> np.ndarray:
+        """float64 (n,), 0 where nothing is right."""
+        return np.asarray(2 * self.right / np.maximum(self.predicted + self.true, 1))
+
+
+def label_counts(predicted: Labels, true: Labels, n_labels: int = 1) -> tuple[LabelCounts, LabelCounts]:
+    """The counts of each label, of at least n_labels and up to the largest id that occurs, and of each row."""
+    width = int(max(predicted.ids.max(initial=0), true.ids.max(initial=0), n_labels - 1)) + 1
+    places = [each.row_of_id * width + each.ids for each in (predicted, true)]
+    both = places[0][np.isin(*places)]
+    by_label = LabelCounts(*(np.bincount(each % width, minlength=width) for each in (both, *places)))
+    return by_label, LabelCounts(*(np.bincount(each // width, minlength=len(true)) for each in (both, *places)))
+
+
+def f1_measures(predicted: Labels, true: Labels) -> dict[str, float]:
+    """f1_micro, f1_macro and f1_samples of decisions, as scikit-learn's f1_score defines them.
+
+    The macro average is over the labels that occur in `true` or `predicted`, as that of f1_score is for one label a row.
+    """
+    by_label, by_row = label_counts(predicted, true)
+    occurs = by_label.predicted + by_label.true > 0
+    right, of_both = by_label.right.sum(), (by_label.predicted + by_label.true).sum()
+    means = {"f1_macro": by_label.f1[occurs], "f1_samples": by_row.f1}
+    return {"f1_micro": ratio(2 * right, of_both)} | {name: ratio(each.sum(), len(each)) for name, each in means.items()}
+
+
+def per_label_csv(names: Sequence[str], train_counts: np.ndarray, threshold: float | None, counts: LabelCounts) -> str:
+    """A line of CSV for each label; the threshold is empty where each row is given its best label."""
+    table = io.StringIO()
+    out = csv.writer(table, lineterminator="\n")
+    out.writerow(["label", "train_count", "test_count", "threshold", "precision", "recall", "f1"])
+    shown = "" if threshold is None else f"{threshold:.4g}"
+    columns = (train_counts.tolist(), counts.true.tolist(), counts.precision, counts.recall, counts.f1)
+    for name, trained, tested, *measures in zip(names, *columns, strict=False):  # ids above are unknown labels
+        out.writerow([name, trained, tested, shown, *(f"{each:.4f}" for each in measures)])
+    return table.getvalue()
 
 
 def likelihood_warning(metrics: Mapping[str, float], n_labels: int) -> str:
