@@ -7,7 +7,7 @@ import numpy as np
 
 from embedx import objectives
 from embedx.classification.classifier import Classifier
-from embedx.labeled.data import DataSchema
+from embedx.labeled.data import DataSchema, TextSchema
 from embedx.vectors import model
 
 NASTY = '</script><b id="x">&amp;"\'\u2028'  # a word of a corpus, or the name of a label
@@ -55,13 +55,18 @@ TEST = "".join(
 )  # fmt: skip
 
 
+def words_as_they_are(words):
+    """By what text between white space becomes counts of these words."""
+    return TextSchema(list(words), np.empty(0, np.int64), {"word_ngrams": 1, "tokenizer": "whitespace", "lowercase": False})
+
+
 def label_folder(path):
     """A folder of a classifier of four labels on six words, as after a run with validation data."""
     found = objectives.find("softmax")
     objective = found(found.Settings())
     counts = np.array([60, 40, 20, 5], np.int64)
     objective.prepare(counts)
-    known = DataSchema(len(FEATURES), len(LABELS), list(LABELS), list(FEATURES), by_name=True)
+    known = DataSchema(len(FEATURES), len(LABELS), list(LABELS), words_as_they_are(FEATURES), by_name=True)
     epochs = [
         {"epoch": k, "seconds": 0.5 * k, "loss": 2 / k, "validation": {"p@1": 0.5 + k / 10, "log_likelihood": -1 / k}}
         for k in (1, 2, 3)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from report_setup import words_as_they_are
 from scipy.sparse import csr_matrix, save_npz
 
 from embedx.errors import EmbedxError
@@ -17,7 +18,7 @@ from embedx.labeled.schema import read_names
 
 SPARSE_LIKE = DataSchema(3, 2)
 NAMED_LIKE = DataSchema(3, 2, ["a", "b"], by_name=True, first_feature=1)
-WORDS_LIKE = DataSchema(2, 1, ["a"], ["x", "y"], by_name=True)
+WORDS_LIKE = DataSchema(2, 1, ["a"], words_as_they_are("xy"), by_name=True)
 
 
 def message_of(*arguments, **options):

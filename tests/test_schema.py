@@ -8,6 +8,7 @@ import signal
 
 import numpy as np
 import pytest
+from report_setup import words_as_they_are
 
 from embedx import objectives
 from embedx.classification import classifier
@@ -67,7 +68,7 @@ def classifier_in(path, name="ns", hidden=False, noise=False, features=None):
     arrays |= noise_arrays(FEATURES) if noise else {}
     settings = {"scaling": "none", "labels": "all", "unseen": "keep"} | found.settings.record()
     settings["sampler"] = "adversarial" if noise else found.samplers()[0]
-    known = DataSchema(FEATURES, LABELS, list("vwxyz"), features)
+    known = DataSchema(FEATURES, LABELS, list("vwxyz"), None if features is None else words_as_they_are(features))
     return Classifier(found, arrays, known, counts, settings, {"several_labels": False, "examples": 25}).save(path)
 
 

@@ -12,6 +12,7 @@ calibration.npy  what probabilities follow from scores by (embedx.classification
 coverage.npy  which probability gives sets of labels a coverage (embedx.classification.decisions)
 labels.tsv    label TAB how often it occurred in training
 features.tsv  the words that are features, for text
+ngrams.npy    int64 (ngrams,)         the hashes of the n-grams that are features, after these words
 """
 
 from collections.abc import Callable, Iterator
@@ -31,8 +32,9 @@ from embedx.engine import sparse_levels
 from embedx.engine.sparse_levels import Found
 from embedx.errors import EmbedxError
 from embedx.evaluation.labels import LabelMetrics, fit_temperature, hits, likelihood_warning, top_k
-from embedx.labeled.data import DataSchema, Labeled, Labels, offsets_of
+from embedx.labeled.data import DataSchema, Labeled, Labels, TextSchema, offsets_of
 from embedx.labeled.rules import ARRAY_OF, chosen_labels, known_labels, scaled
+from embedx.labeled.words import TextFeatureSettings
 from embedx.objectives.contract import Objective, log_softmax
 from embedx.samplers.contract import Sampler
 from embedx.search.index import build_index
@@ -54,7 +56,7 @@ FLOATS = ("float32", "float64")  # the latter by lbfgs on request
 SCHEMA = FolderSchema(
     TASK,
     "`embedx classify` wrote",
-    names={"labels": Names("labels", counted=True), "features": Names("features", required=False)},
+    names={"labels": Names("labels", counted=True), "features": Names("words", required=False)},
     arrays={
         "hidden": Array(("features", "dim"), FLOATS),
         "output": Array(("rows", "dim"), FLOATS),
@@ -67,6 +69,7 @@ SCHEMA = FolderSchema(
         "noise_weights": Array(("nodes", "stride")),
         "noise_biases": Array(("nodes",), is_finite=False),  # infinite where a branch has no label
         "noise_leaves": Array(("labels",), ("int32",)),
+        "ngrams": Array(("ngrams",), ("int64",)),
         **label_tree.ARRAYS,
         **calibration.ARRAYS,
         **decisions.ARRAYS,
@@ -425,12 +428,13 @@ class Classifier:
     def save(self, path: str | Path, overwrite: bool = False) -> Path:
         """Write the model folder."""
         names: dict[str, Any] = {"labels": ([self.name(k) for k in range(self.n_labels)], self.counts)}
-        if self.known.vocabulary is not None:
-            names["features"] = (self.known.vocabulary, None)
         own = {name: getattr(self.known, name) for name in RECORDED} | {"named": self.known.names is not None}
+        arrays, text = self.arrays, self.known.text
+        if text is not None:
+            names["features"], arrays, own["text"] = (text.vocabulary, None), {**arrays, "ngrams": text.hashes}, text.settings
         facts = {**self.facts, "objective": self.objective.name, "n_features": self.known.n_features, "reader": own}
         return folder.save(
-            Path(path), task=TASK, names=names, arrays=self.arrays, settings=self.settings, facts=facts, overwrite=overwrite
+            Path(path), task=TASK, names=names, arrays=arrays, settings=self.settings, facts=facts, overwrite=overwrite
         )
 
 
@@ -455,11 +459,16 @@ def load(path: str | Path) -> Classifier:
     labels, counts = stored.names["labels"]
     assert counts is not None
     reader, n_features = stored.facts["reader"], stored.facts["n_features"]
-    vocabulary = stored.names["features"][0] if "features" in stored.names else None
-    known = DataSchema(
-        n_features, len(labels), labels if reader["named"] else None, vocabulary, **{name: reader[name] for name in RECORDED}
-    )
+    text = None
     with folder.blamed_on(stored.path / folder.DESCRIPTION):
+        if "features" in stored.names:
+            vocabulary, hashes = stored.names["features"][0], stored.arrays.pop("ngrams", np.empty(0, np.int64))
+            text = TextSchema(vocabulary, hashes, TextFeatureSettings.from_options(reader["text"]).record())
+            if np.any(np.diff(hashes) <= 0) or len(vocabulary) + len(hashes) != n_features:
+                raise EmbedxError(f"{len(vocabulary):,} words and {len(hashes):,} n-grams are not {n_features:,} features")
+        known = DataSchema(
+            n_features, len(labels), labels if reader["named"] else None, text, **{name: reader[name] for name in RECORDED}
+        )
         found = objectives.find(stored.facts["objective"])
         objective = found(found.Settings.from_options(stored.settings))
         order = stored.arrays.get("label_order")

@@ -26,7 +26,8 @@ from embedx.labeled.data import Labeled
 from embedx.labeled.digits import GENERATED
 from embedx.labeled.read import check_there, read, read_training, with_names
 from embedx.labeled.schema import read_label_names
-from embedx.settings import settings_of
+from embedx.labeled.words import TextFeatureSettings
+from embedx.settings import as_arguments, check_used, settings_of
 from embedx.storage import atomic
 from embedx.training.progress import Progress, Reporter
 
@@ -73,7 +74,7 @@ def train_classifier(
             name, chosen = default_objective(data[0], typed)
             typed = chosen | typed
         found = objectives.find(name)
-        run.check_applies(typed, name, (ClassifySettings,))
+        run.check_applies(typed, name, (ClassifySettings, TextFeatureSettings))
         folder = given.output or run.default_output(given.train, name)
         checkpoints, overwrite = run.checkpoints_of("classify", given, folder, progress)
         settings = ClassifySettings.from_options(typed)
@@ -99,6 +100,9 @@ def train_classifier(
 
 
 def _note_data(progress: Progress, training: Labeled) -> None:
+    if (text := training.schema.text) is not None:
+        used = {name: value for name, value in text.settings.items() if value != getattr(TextFeatureSettings, name)}
+        progress.note(f"text: {len(text.vocabulary):,} words and {len(text.hashes):,} n-grams, {' '.join(as_arguments(used))}")
     values = f"{training.features.nnz:,} non-zero" if training.is_sparse else f"{training.features.size:,}"
     progress.note(
         f"{len(training):,} examples, {training.n_features:,} features, {values} values, {training.n_labels:,} labels"
@@ -117,7 +121,10 @@ def labelled_data(given: SimpleNamespace, progress: Progress) -> tuple[Labeled, 
         test = GENERATED
     elif test is not None:
         check_there(test)
-    training = read_training(given.train, given.train_labels, progress=progress)
+    typed = given.typed or {}
+    training = read_training(given.train, given.train_labels, progress=progress, text=TextFeatureSettings.from_options(typed))
+    is_text = training.schema.text is not None
+    check_used(typed, ((name, is_text, "features that are words") for name in settings_of(TextFeatureSettings)))
     if names is not None:
         training = with_names(training, names, str(given.label_names))
     return training, read(test, given.test_labels, progress=progress, like=training.schema) if test else None

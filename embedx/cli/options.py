@@ -220,8 +220,11 @@ def classify_options() -> Options:
     """The settings of `embedx classify`."""
     from embedx.classification.settings import ClassifySettings
     from embedx.distributed.settings import ClusterSettings
+    from embedx.labeled.words import TextFeatureSettings
 
-    return _of_task("label_defaults", "word_settings", ClassifySettings, ClusterSettings)
+    options = _of_task("label_defaults", "word_settings", ClassifySettings, ClusterSettings, TextFeatureSettings)
+    shared = ("buckets", "tokenizer", "lowercase", "min_count")  # options of `embedx train`
+    return options | {name: dataclasses.replace(options[name], by_set=True) for name in shared}
 
 
 def compare_options() -> Options:

@@ -18,7 +18,8 @@ import numpy as np
 
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.simd import SIMD_WIDTH, aligned_zeros, load, multiply_add, prefetch, splat, store, zeros
-from embedx.text.ngrams import BEGINNING, END, FNV_OFFSET, FNV_PRIME, MASK, NOT_SPLIT, SIGN, NGrams, encoded
+from embedx.text.ngram_hashes import bucket_lists
+from embedx.text.ngrams import NGrams
 
 
 class Parts(NamedTuple):
@@ -41,17 +42,7 @@ def listed(words: Sequence[bytes], ngrams: NGrams) -> tuple[Parts, np.ndarray]:
     """The parts of each word, given in UTF-8, and the buckets that have a row, int32 (n,), ascending: row n_words + k is that
     of the k-th of them.
     """
-    beginning, end, not_split = (encoded(each) for each in (BEGINNING, END, NOT_SPLIT))
-    pieces = [b"" if word == not_split else beginning + word + end for word in words]
-    ends = np.cumsum([len(piece) for piece in pieces], dtype=np.int64)
-    text = np.frombuffer(b"".join([*pieces, b"\0"]), dtype=np.uint8)  # never empty
-    del pieces
-    offsets = np.zeros(len(words) + 1, dtype=np.int64)
-    plain = (ngrams.shortest, ngrams.longest, ngrams.n_buckets)
-    list_buckets(text, ends, *plain, offsets, np.zeros(0, dtype=np.int32))
-    np.cumsum(offsets, out=offsets)
-    rows = np.zeros(int(offsets[-1]), dtype=np.int32)
-    list_buckets(text, ends, *plain, offsets.copy(), rows)
+    offsets, rows = bucket_lists(words, ngrams)
     own = offsets[:-1]
     is_met = np.zeros(ngrams.n_buckets, dtype=bool)
     rows[own] = -1
@@ -62,44 +53,6 @@ def listed(words: Sequence[bytes], ngrams: NGrams) -> tuple[Parts, np.ndarray]:
     rows[:] = place[rows]
     rows[own] = np.arange(len(words), dtype=np.int32)
     return Parts(offsets, rows), buckets
-
-
-@kernel
-def list_buckets(text, ends, shortest, longest, n_buckets, offsets, buckets):
-    """Write the bucket of each n-gram of word w to buckets[offsets[w] + 1:], or where `buckets` is empty, how many parts w
-    has to offsets[w + 1].
-
-    text  uint8: the words, each between < and >, one after the other; `ends` int64 (n_words,) is where each ends
-    """
-    begin = np.int64(0)
-    for w in range(ends.size):
-        end = ends[w]
-        n = np.int64(1)
-        for first in range(begin, end):
-            if (text[first] & 0xC0) != 0x80:  # else a character does not begin here
-                value = np.uint64(FNV_OFFSET)
-                length, at = 0, first
-                while at < end and length < longest:
-                    length += 1
-                    value = _hashed(value, text[at])
-                    at += 1
-                    while at < end and (text[at] & 0xC0) == 0x80:
-                        value = _hashed(value, text[at])
-                        at += 1
-                    if length >= shortest and not (length == 1 and (first == begin or at == end)):
-                        if buckets.size > 0:
-                            buckets[offsets[w] + n] = np.int64(value % np.uint64(n_buckets))
-                        n += 1
-        if buckets.size == 0:
-            offsets[w + 1] = n
-        begin = end
-
-
-@kernel_part
-def _hashed(value, byte):
-    """The hash of some bytes and one more."""
-    signed = np.uint64(byte) | np.uint64(SIGN) if byte > 127 else np.uint64(byte)
-    return ((value ^ signed) * np.uint64(FNV_PRIME)) & np.uint64(MASK)
 
 
 def word_vectors(rows: np.ndarray, parts: Parts) -> np.ndarray:

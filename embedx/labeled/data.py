@@ -82,8 +82,17 @@ class TextRows(NamedTuple):
     labels: Labels  # of ids, or of numbers in `names`
     names: list[bytes] | None  # the different labels, where they are names
     n_labels: int = 0  # as a header says
-    vocabulary: list[str] | None = None  # of the features, in the order in which they first appear, where they are words
+    text: "TextSchema | None" = None  # where features are those of text
     first_feature: int = 0  # its id in the file
+
+
+@dataclass(frozen=True, eq=False)
+class TextSchema:
+    """By what text becomes features: columns are first the words, then the n-grams (embedx.labeled.words)."""
+
+    vocabulary: list[str]
+    hashes: np.ndarray  # int64 (n_ngrams,), ascending
+    settings: dict[str, Any]  # `TextFeatureSettings` with nothing left open
 
 
 @dataclass(frozen=True)
@@ -93,9 +102,14 @@ class DataSchema:
     n_features: int
     n_labels: int
     names: list[str] | None = None  # of the labels, by id
-    vocabulary: list[str] | None = None  # of the features, where they are words
+    text: TextSchema | None = None  # where features are those of text
     by_name: bool = False  # files say labels by name, to be looked up in `names`; otherwise by id
     first_feature: int = 0  # the id of the first feature in headerless files: 1 if the training file counts from 1
+
+    @property
+    def vocabulary(self) -> list[str] | None:
+        """The words that are the first features, where these are those of text."""
+        return None if self.text is None else self.text.vocabulary
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from embedx.labeled.digits import GENERATED, digits
 from embedx.labeled.files import Lines, head_of, source_of
 from embedx.labeled.schema import MAX_IDS, Numbering, decoded, settled
 from embedx.labeled.sparse import HEADER, check_libsvm, read_libsvm, read_xc
-from embedx.labeled.words import is_fasttext, read_bags
+from embedx.labeled.words import TextFeatureSettings, is_fasttext, read_lines
 from embedx.text.sources import STANDARD_INPUT
 from embedx.training.progress import Progress, Silent
 
@@ -37,6 +37,7 @@ SPLIT = re.compile(r"(?P<data>.+)@(?P<split>[^@]+?)(:(?P<column>\d{1,9}))?")
 URL_HOST = re.compile(r"\w+://[^/]*")
 IDX_NAME = re.compile(r"idx\d-")
 SILENT = Silent()
+TEXT = TextFeatureSettings()
 
 
 def read(
@@ -46,11 +47,13 @@ def read(
     progress: Progress = SILENT,
     like: DataSchema | None = None,
     keeps_empty: bool = False,
+    text: TextFeatureSettings = TEXT,
 ) -> Labeled:
     """The rows in `source`, with the labels in the file `labels` if it has none of its own; they may also have none at all.
 
-    `like` is the schema of the training data. Features not in it are dropped. Labels not in it are kept: they get ids of at
-    least its `n_labels`, while `n_labels` of the result stays that of the training data.
+    `text` says which words and n-grams of text are features. `like` is the schema of the training data, which decides that too.
+    Features not in it are dropped. Labels not in it are kept: they get ids of at least its `n_labels`, while `n_labels` of the
+    result stays that of the training data.
     With `keeps_empty` empty lines at the end of a file without a header are rows, as those between others always are.
     """
     if source == labels == STANDARD_INPUT:
@@ -59,7 +62,7 @@ def read(
         return digits()[0 if like is None else 1]
     name, split, column = _split_named(source)
     try:
-        data = _rows_of(name, progress, like, keeps_empty)
+        data = _rows_of(name, progress, like, keeps_empty, text)
         if labels is not None:
             if len(data.labels.ids):
                 raise EmbedxError(f"{name}: has labels of its own; leave out the file of labels, {labels}")
@@ -69,9 +72,11 @@ def read(
         raise EmbedxError(f"{source}: takes more memory than may be had; give fewer rows, or more memory") from error
 
 
-def read_training(source: str, labels: str | None = None, *, progress: Progress = SILENT) -> Labeled:
+def read_training(
+    source: str, labels: str | None = None, *, progress: Progress = SILENT, text: TextFeatureSettings = TEXT
+) -> Labeled:
     """What `read` gives, which must have two labels or more."""
-    data = read(source, labels, progress=progress)
+    data = read(source, labels, progress=progress, text=text)
     found = np.unique(data.labels.ids[:1])
     if not len(found):
         raise EmbedxError(f"{source}: no row has a label; name the file of the labels with --train-labels")
@@ -126,7 +131,7 @@ def _split_named(source: str) -> tuple[str, str, int]:
     return match["data"], match["split"], int(match["column"] or 1)
 
 
-def _rows_of(name: str, progress: Progress, like: DataSchema | None, keeps_empty: bool) -> Labeled:
+def _rows_of(name: str, progress: Progress, like: DataSchema | None, keeps_empty: bool, text: TextFeatureSettings) -> Labeled:
     """The rows of one file, with the features of the training data."""
     source = source_of(name)
     head = head_of(source)
@@ -137,13 +142,13 @@ def _rows_of(name: str, progress: Progress, like: DataSchema | None, keeps_empty
     elif head and IDX_NAME.search(os.path.basename(name)):
         raise EmbedxError(f"{name}: no IDX file: it begins with {head[:4].hex(' ')}, not 00 00 TYPE DIMENSIONS; fetch it again")
     else:
-        rows = _text_rows(Lines(source, progress), like, keeps_empty)
+        rows = _text_rows(Lines(source, progress), like, keeps_empty, text)
         features, labels, names, n_labels = rows.features, rows.labels, None, rows.n_labels
         by_name = rows.names is not None
         if rows.names is not None:
             id_of, names = settled(rows.names, like.by_name if like else True, like.names if like else None, name)
             labels, n_labels = Labels(labels.offsets, id_of[labels.ids]), len(names or [])
-        known = like or DataSchema(features.shape[1], n_labels, names, rows.vocabulary, by_name, rows.first_feature)
+        known = like or DataSchema(features.shape[1], n_labels, names, rows.text, by_name, rows.first_feature)
     if issparse(features):
         n_values = features.nnz
         features.resize(features.shape[0], known.n_features)
@@ -159,18 +164,18 @@ def _rows_of(name: str, progress: Progress, like: DataSchema | None, keeps_empty
     return Labeled(features, labels.distinct(), known.n_labels, known)
 
 
-def _text_rows(lines: Lines, like: DataSchema | None, keeps_empty: bool) -> TextRows:
+def _text_rows(lines: Lines, like: DataSchema | None, keeps_empty: bool, text: TextFeatureSettings) -> TextRows:
     """The rows of a text."""
     has_header = HEADER.fullmatch(lines.first_line) is not None
     if keeps_empty:
         lines.min_lines = math.inf
-    has_words = is_fasttext(lines) or bool(like and like.vocabulary is not None and not has_header)
-    if like and has_words != (like.vocabulary is not None):
+    has_words = is_fasttext(lines, text.label_prefix) or bool(like and like.text is not None and not has_header)
+    if like and has_words != (like.text is not None):
         kinds = "words", "ID:VALUE"
         here, there = kinds if has_words else kinds[::-1]
         raise EmbedxError(f"{lines.name}: features are {here}, but those of the training data are {there}; give the same kind")
     if has_words:
-        return read_bags(lines, like.vocabulary if like else None)
+        return read_lines(lines, text, like.text if like else None)
     by_name = like.by_name if like else not has_header
     if has_header:
         return read_xc(lines, by_name)

@@ -89,8 +89,9 @@ def heaviest(data: Labeled, row: int) -> list[str]:
     """The words of a row that have the largest values, the largest first."""
     assert data.schema.vocabulary is not None
     start, end = data.features.indptr[row : row + 2]
-    order = np.argsort(-data.features.data[start:end], kind="stable")[:SHOWN_FEATURES]
-    return [data.schema.vocabulary[k] for k in data.features.indices[start:end][order]]
+    order = np.argsort(-data.features.data[start:end], kind="stable")
+    found = data.features.indices[start:end][order]
+    return [data.schema.vocabulary[k] for k in found[found < len(data.schema.vocabulary)][:SHOWN_FEATURES]]  # no n-grams
 
 
 # ---- tables

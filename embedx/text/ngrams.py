@@ -59,10 +59,10 @@ def fnv1a(content: bytes) -> int:
     return value
 
 
-def ngrams(lengths: str, n_buckets: int) -> NGrams:
+def ngrams(lengths: str, n_buckets: int, option: str = "--subwords") -> NGrams:
     """What `--subwords 3-6`, or 3 for n-grams of one length, and `--buckets` say. Raises `EmbedxError` for anything else."""
     found = LENGTHS.fullmatch(lengths)
     shortest, longest = (int(found[1]), int(found[2] or found[1])) if found else (0, 0)
     if not 1 <= shortest <= longest <= MAX_CHARACTERS:
-        raise EmbedxError(f"--subwords {lengths[:40]}: lengths go from 1 to {MAX_CHARACTERS}, the shortest first; write 3-6")
+        raise EmbedxError(f"{option} {lengths[:40]}: lengths go from 1 to {MAX_CHARACTERS}, the shortest first; write 3-6")
     return NGrams(shortest, longest, n_buckets)

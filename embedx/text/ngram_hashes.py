@@ -1,0 +1,83 @@
+"""Hashes of words and of n-grams, compiled, in the conventions of fastText 0.9.3 (see `embedx.text.ngrams`).
+
+    word              32-bit FNV-1a of its UTF-8 bytes, as a signed number
+    n-gram of words   h = hash of the first word;  h <- h · 116049371 + hash of the next word, in 64 bits
+
+They are the same on every machine.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from embedx.kernels.compiled import kernel, kernel_part
+from embedx.text.ngrams import BEGINNING, END, FNV_OFFSET, FNV_PRIME, MASK, NOT_SPLIT, SIGN, NGrams, encoded
+
+OF_NEXT_WORD = np.int64(116049371)
+
+
+def bucket_lists(words: Sequence[bytes], ngrams: NGrams) -> tuple[np.ndarray, np.ndarray]:
+    """(offsets, buckets): those of the character n-grams of word w, given in UTF-8, are buckets[offsets[w] + 1:offsets[w + 1]].
+
+    offsets int64 (n_words + 1,), buckets int32 (offsets[-1],); buckets[offsets[w]] is free for the word itself.
+    """
+    beginning, end, not_split = (encoded(each) for each in (BEGINNING, END, NOT_SPLIT))
+    pieces = [b"" if word == not_split else beginning + word + end for word in words]
+    ends = np.cumsum([len(piece) for piece in pieces], dtype=np.int64)
+    text = np.frombuffer(b"".join([*pieces, b"\0"]), dtype=np.uint8)  # never empty
+    del pieces
+    offsets = np.zeros(len(words) + 1, dtype=np.int64)
+    plain = (ngrams.shortest, ngrams.longest, ngrams.n_buckets)
+    list_buckets(text, ends, *plain, offsets, np.zeros(0, dtype=np.int32))
+    np.cumsum(offsets, out=offsets)
+    rows = np.zeros(int(offsets[-1]), dtype=np.int32)
+    list_buckets(text, ends, *plain, offsets.copy(), rows)
+    return offsets, rows
+
+
+@kernel
+def hash_words(letters, starts, hashes):
+    """Write the hash of each word, letters[starts[w]:starts[w + 1]], to `hashes`, int64 (n_words,)."""
+    for w in range(hashes.size):
+        value = np.uint64(FNV_OFFSET)
+        for i in range(starts[w], starts[w + 1]):
+            value = _hashed(value, letters[i])
+        hashes[w] = np.int64(value) - ((np.int64(value) >> 31) << 32)  # the highest bit is the sign
+
+
+@kernel
+def list_buckets(text, ends, shortest, longest, n_buckets, offsets, buckets):
+    """Write the bucket of each n-gram of word w to buckets[offsets[w] + 1:], or where `buckets` is empty, how many parts w
+    has to offsets[w + 1].
+
+    text  uint8: the words, each between < and >, one after the other; `ends` int64 (n_words,) is where each ends
+    """
+    begin = np.int64(0)
+    for w in range(ends.size):
+        end = ends[w]
+        n = np.int64(1)
+        for first in range(begin, end):
+            if (text[first] & 0xC0) != 0x80:  # else a character does not begin here
+                value = np.uint64(FNV_OFFSET)
+                length, at = 0, first
+                while at < end and length < longest:
+                    length += 1
+                    value = _hashed(value, text[at])
+                    at += 1
+                    while at < end and (text[at] & 0xC0) == 0x80:
+                        value = _hashed(value, text[at])
+                        at += 1
+                    if length >= shortest and not (length == 1 and (first == begin or at == end)):
+                        if buckets.size > 0:
+                            buckets[offsets[w] + n] = np.int64(value % np.uint64(n_buckets))
+                        n += 1
+        if buckets.size == 0:
+            offsets[w + 1] = n
+        begin = end
+
+
+@kernel_part
+def _hashed(value, byte):
+    """The hash of some bytes and one more."""
+    signed = np.uint64(byte) | np.uint64(SIGN) if byte > 127 else np.uint64(byte)
+    return ((value ^ signed) * np.uint64(FNV_PRIME)) & np.uint64(MASK)
