@@ -382,22 +382,31 @@ class Classifier:
             )
         return float(self.facts.get("threshold", decisions.DEFAULT_THRESHOLD)) if threshold is None else threshold
 
+    def max_labels(self, in_sets: bool) -> int:
+        """The number of labels per row among which those above a threshold, or in conformal sets, are sought."""
+        if not in_sets:
+            return decisions.MAX_ABOVE
+        return decisions.MAX_IN_SET_OF_TREE if self.is_searched else decisions.MAX_IN_SET
+
     def predict_set(
         self,
         features: Any,
         *,
         threshold: float | None = None,
         coverage: float | None = None,
-        k: int = decisions.N_BEST,
+        k: int | None = None,
         progress: Progress = SILENT,
         threads: int | None = None,
     ) -> csr_matrix:
-        """The labels of each row that `min_probability` decides for, at most k: their probabilities, float32 (n, n_labels).
+        """The labels of each row that `min_probability` decides for: their probabilities, float32 (n, n_labels).
+
+        k  maximum number of labels per row; by default `max_labels`
 
         Columns of a row are in the order of the probabilities; a row without any is "none of these".
         """
         least = self.min_probability(threshold, coverage)
-        best = [(ids, np.where(p >= least, p, 0)) for ids, p in self.top_k(features, k, progress, threads)]
+        found = self.top_k(features, k or self.max_labels(in_sets=coverage is not None), progress, threads)
+        best = [(ids, np.where(p >= least, p, 0)) for ids, p in found]
         ids, p = (np.concatenate(parts) for parts in zip(*best, strict=True)) if best else (np.zeros((0, 1), np.int32),) * 2
         return csr_matrix((p[p > 0], ids[p > 0], offsets_of((p > 0).sum(axis=1))), (len(p), self.n_labels), dtype=np.float32)
 
@@ -406,7 +415,7 @@ class Classifier:
         labels, kept = self.tested_labels(data.labels)
         kept, labels = kept[labels.n_of_row > 0], labels.rows(np.flatnonzero(labels.n_of_row))
         if "calibration" in self.arrays:
-            best = self.top_k(data.features[kept], decisions.N_BEST, threads=threads)
+            best = self.top_k(data.features[kept], self.max_labels(in_sets=True), threads=threads)
             ids, p = (np.concatenate(parts) for parts in zip(*best, strict=True))
             is_right = hits(ids, labels)
             self.arrays["coverage"] = decisions.coverage_sums(p, is_right, labels.n_of_row)

@@ -1,6 +1,6 @@
 """Decisions from probabilities: a threshold for F1, and conformal sets of labels, both chosen on rows held out of training.
 
-They take the N_BEST labels of a row and their probabilities, as `Classifier.top_k` gives them. A set for a coverage c has all
+They take the best labels of a row and their probabilities, as `Classifier.top_k` gives them. A set for a coverage c has all
 labels whose probability is at least t, the highest number for which the n held-out rows have
 
     Σ_i |set_i ∩ y_i| / |y_i|  >=  c (n + 1)                              y_i: the labels of row i
@@ -9,6 +9,9 @@ Then the expected share of the labels of a new row that are in its set is at lea
 false negative rate (Angelopoulos, Bates, Fisch, Lei & Schuster 2024, eq. 4 with B = 1). With one label a row it is split
 conformal prediction (Vovk, Gammerman & Shafer 2005), and the label is in the set with probability c. One threshold on the
 probability of the label gives the smallest sets on average (Sadinle, Lei & Wasserman 2019), of which some are empty.
+
+The rows are those that probabilities were calibrated on. On Bibtex, with 40 draws of 488 rows, coverage at .9 was .8994
+(standard error .0016), by one draw ± .010; with half of them to calibrate on and half for the sets, .9015 (.0021) and ± .014.
 
 coverage.npy  float64 (2, m)  thresholds that differ, descending, the last 0; the sums above at each of them, the last n
 """
@@ -22,7 +25,9 @@ from embedx.errors import EmbedxError
 from embedx.storage.schema import Array
 
 ARRAYS = {"coverage": Array(("sums of coverage", "thresholds"), ("float64",))}
-N_BEST = 100  # labels of a row among which sets are sought
+MAX_ABOVE = 100  # labels of a row that a threshold gives
+MAX_IN_SET = 1000  # labels of a row among which sets are sought; on Omniglot these have 95 % of the right ones, 300 have 77 %
+MAX_IN_SET_OF_TREE = 300  # as many as the default beam finds in every row
 DEFAULT_THRESHOLD = 0.5
 
 
@@ -56,7 +61,7 @@ def threshold_of(sums: np.ndarray, coverage: float) -> float:
         return float(sums[0, enough[0]])
     possible = math.floor(1000 * float(sums[1, :-1].max(initial=0)) / (n + 1)) / 1000
     raise EmbedxError(
-        f"--coverage {coverage:g}: at most {possible:g} is possible, by {n:,.0f} held-out rows and the best {N_BEST} labels"
+        f"--coverage {coverage:g}: at most {possible:g} is possible, by {n:,.0f} held-out rows and the labels found for them"
     )
 
 

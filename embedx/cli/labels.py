@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from embedx import objectives, samplers
-from embedx.classification import classifier, decisions
+from embedx.classification import classifier
 from embedx.classification import task as classification
 from embedx.classification.defaults import default_objective, new_objective
 from embedx.classification.settings import ClassifySettings, check_given, share_of_rows
@@ -143,7 +143,7 @@ def predict(given: SimpleNamespace) -> None:
         raise EmbedxError("--search does not apply with --cluster; leave out one of them")
     decides = given.threshold is not None or given.coverage is not None
     least = found.min_probability(given.threshold, given.coverage) if decides else 0.0
-    given.top_k = given.top_k or (decisions.N_BEST if decides else N_BEST)
+    given.top_k = given.top_k or (found.max_labels(given.coverage is not None) if decides else N_BEST)
     n_rows = n_decided = n_empty = 0
     best: Iterable[tuple[np.ndarray, np.ndarray]]
     if cluster.is_asked_for:

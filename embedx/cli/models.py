@@ -37,7 +37,7 @@ def predict(
 
     model            folder written by `embedx classify`
     data             in any format that `embedx classify` reads; labels are not used
-    top_k            maximum number of labels per row; by default 5, with --threshold or --coverage 100
+    top_k            maximum number of labels per row; by default 5, with --threshold 100, with --coverage 1000
     threshold        only labels of at least this probability
     coverage         sets of labels that contain this share of a row's labels on average, such as 0.9: conformal sets, from
                      the rows that training held out
