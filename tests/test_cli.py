@@ -144,7 +144,7 @@ FILE_NAME = "the name of a file, but a model is a folder; train with --output mi
     ("arguments", "message"),
     [
         ("train", "CORPORA"),
-        ("nn x word --top-k 0", "Invalid value for '--top-k': "),
+        ("nn x word --top-k 0", "Invalid value for '--top-k' / '-k': "),
         ("train nowhere.txt", "nowhere.txt: no such file or directory"),
         ("train TEXT --dim abc", "--dim abc: must be a whole number"),
         ("train s3://bucket/x", "s3://bucket/x: reading this needs more packages; pip install"),

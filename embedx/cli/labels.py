@@ -138,12 +138,12 @@ def predict(given: SimpleNamespace) -> None:
         raise EmbedxError("--coverage does not apply with --threshold or --search; leave out one of them")
     found = classifier.load(given.model)
     _note_probabilities(found, progress)
-    features = read(given.data, progress=progress, like=found.known, keeps_empty=True).features
-    if given.search and cluster.is_asked_for:
-        raise EmbedxError("--search does not apply with --cluster; leave out one of them")
     decides = given.threshold is not None or given.coverage is not None
     least = found.min_probability(given.threshold, given.coverage) if decides else 0.0
     given.top_k = given.top_k or (found.max_labels(given.coverage is not None) if decides else N_BEST)
+    features = read(given.data, progress=progress, like=found.known, keeps_empty=True).features
+    if given.search and cluster.is_asked_for:
+        raise EmbedxError("--search does not apply with --cluster; leave out one of them")
     n_rows = n_decided = n_empty = 0
     best: Iterable[tuple[np.ndarray, np.ndarray]]
     if cluster.is_asked_for:
@@ -163,7 +163,6 @@ def predict(given: SimpleNamespace) -> None:
                 print(json.dumps(labels))
             else:
                 print("\t".join(f"{each['label']}\t{each['probability']:.4g}" for each in labels))
-
     if decides and n_rows:
         progress.note(
             f"labels of probability {least:.4g} and more: {n_decided / n_rows:.2f} for each of {n_rows:,} rows on average, "
