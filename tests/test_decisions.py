@@ -114,7 +114,7 @@ def test_commands_print_decisions_and_their_scores(tmp_path):
         assert f"{mean:.2f} for each of 60 rows on average, none for {expected.count([])}" in done.stderr
     assert [not line for line in predict(*options).stdout.split("\n")[:-1]] == [not row for row in expected]
     tested = embedx_run(tmp_path, "eval", "model", "--test", "test.txt", "--per-label", "l.csv", "--json")
-    metrics, measures = json.loads(tested.stdout)["test"], f1_measures(*found.decided(test))
+    metrics, (measures, _) = json.loads(tested.stdout)["test"], found.evaluate_decisions(test)
     assert {name: metrics[name] for name in measures} == pytest.approx(measures)
     table = list(csv.DictReader((tmp_path / "l.csv").read_text().splitlines()))
     assert [int(row["test_count"]) for row in table] == np.bincount(test.labels.ids, minlength=N_LABELS).tolist()

@@ -31,7 +31,16 @@ from embedx.classification.label_tree import LabelTree
 from embedx.engine import sparse_levels
 from embedx.engine.sparse_levels import Found
 from embedx.errors import EmbedxError
-from embedx.evaluation.labels import LabelMetrics, fit_temperature, hits, likelihood_warning, top_k
+from embedx.evaluation.labels import (
+    LabelCounts,
+    LabelMetrics,
+    f1_measures,
+    fit_temperature,
+    hits,
+    label_counts,
+    likelihood_warning,
+    top_k,
+)
 from embedx.labeled.data import DataSchema, Labeled, Labels, TextSchema, offsets_of
 from embedx.labeled.rules import ARRAY_OF, chosen_labels, known_labels, scaled
 from embedx.labeled.words import TextFeatureSettings
@@ -421,16 +430,24 @@ class Classifier:
             self.arrays["coverage"] = decisions.coverage_sums(p, is_right, labels.n_of_row)
             self.facts["threshold"] = decisions.best_threshold(p, is_right, len(labels.ids))
 
-    def decided(self, data: Labeled, progress: Progress = SILENT, threads: int | None = None) -> tuple[Labels, Labels]:
-        """(predicted, true) labels of the test rows that have any: where training rows had several, those from the threshold
-        of the best F1 on; else the best one of each row.
+    def evaluate_decisions(
+        self, data: Labeled, *, progress: Progress = SILENT, threads: int | None = None
+    ) -> tuple[dict[str, float], LabelCounts]:
+        """F1 of decisions on the test rows that have labels, and how often each label is right, predicted and true.
+
+        Where training rows had several labels, those from the threshold of the best F1 on are predicted, and the threshold is
+        among the measures; else the best label of each row is. Raises `EmbedxError` where there are no probabilities.
         """
         labels, kept = self.tested_labels(data.labels)
-        kept, labels = kept[labels.n_of_row > 0], labels.rows(np.flatnonzero(labels.n_of_row))
+        features, labels = data.features[kept[labels.n_of_row > 0]], labels.rows(np.flatnonzero(labels.n_of_row))
+        measures = {}
         if self.facts.get("several_labels"):
-            return Labels.of_matrix(self.predict_set(data.features[kept], progress=progress, threads=threads)), labels
-        best = [ids[:, 0] for ids, _ in self.top_k(data.features[kept], 1, progress, threads)]
-        return Labels.single(np.concatenate([*best, []])), labels
+            measures["threshold"] = self.min_probability()
+            predicted = Labels.of_matrix(self.predict_set(features, progress=progress, threads=threads))
+        else:
+            best = [ids[:, 0] for ids, _ in self.top_k(features, 1, progress, threads)]
+            predicted = Labels.single(np.concatenate([*best, []]))
+        return measures | f1_measures(predicted, labels), label_counts(predicted, labels, self.n_labels)[0]
 
     # ---- the folder
 

@@ -21,7 +21,7 @@ from embedx.cli.streams import is_read_at_once
 from embedx.distributed.settings import ClusterSettings
 from embedx.engine.settings import check_stopping
 from embedx.errors import EmbedxError
-from embedx.evaluation.labels import f1_measures, label_counts, per_label_csv
+from embedx.evaluation.labels import per_label_csv
 from embedx.labeled.data import Labeled
 from embedx.labeled.digits import GENERATED
 from embedx.labeled.read import check_there, read, read_training, with_names
@@ -188,19 +188,13 @@ def test_metrics(
     _note_probabilities(found, progress)
     data = read(test, test_labels, progress=progress, like=found.known)
     metrics = found.evaluate(data, progress=progress)
-    several, threshold = bool(found.facts.get("several_labels")), None
-    if several and not found.has_probabilities:
-        if per_label is not None:
-            found.min_probability()
+    if per_label is None and found.facts.get("several_labels") and not found.has_probabilities:
         return metrics
-    if several:
-        threshold = metrics["threshold"] = found.min_probability()
-    predicted, true = found.decided(data, progress)
+    measures, counts = found.evaluate_decisions(data, progress=progress)
     if per_label is not None:
-        counts, _ = label_counts(predicted, true, found.n_labels)
         names = [found.name(k) for k in range(found.n_labels)]
-        atomic.write_text(per_label, per_label_csv(names, found.counts, threshold, counts))
-    return metrics | f1_measures(predicted, true)
+        atomic.write_text(per_label, per_label_csv(names, found.counts, measures.get("threshold"), counts))
+    return metrics | measures
 
 
 def compare(given: SimpleNamespace) -> None:
