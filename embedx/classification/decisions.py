@@ -6,7 +6,7 @@ labels whose probability is at least t, the highest number for which the n held-
     Σ_i |set_i ∩ y_i| / |y_i|  >=  c (n + 1)                              y_i: the labels of row i
 
 Then the expected share of the labels of a new row that are in its set is at least c: this is conformal risk control of the
-false negative rate (Angelopoulos, Bates, Fisch, Lei & Schuster 2024, eq. 4 with B = 1). With one label a row it is split
+false negative rate (Angelopoulos, Bates, Fisch, Lei & Schuster 2024, with B = 1). With one label a row it is split
 conformal prediction (Vovk, Gammerman & Shafer 2005), and the label is in the set with probability c. One threshold on the
 probability of the label gives the smallest sets on average (Sadinle, Lei & Wasserman 2019), of which some are empty.
 
