@@ -20,7 +20,7 @@ from embedx.labeled.files import Lines, source_of
 from embedx.settings import TextSettings
 from embedx.text import cache
 from embedx.text.sources import Source, resolve
-from embedx.text.streams import CountedReader, ReadAhead, open_source, text_blocks
+from embedx.text.streams import CountedReader, ReadAhead, UnpackedReader, open_source, text_blocks
 from embedx.training.progress import Silent
 
 TEXT = "".join(f"line {n} of the café\n" for n in range(2000)).encode()
@@ -51,6 +51,19 @@ def test_compressed_text_is_unpacked_whatever_its_name_and_its_pieces(tmp_path, 
     assert read(write(tmp_path / "corpus", packed + PACKERS[suffix](b"") + packed)) == TEXT * 2
     with pytest.raises(EmbedxError, match=r"/corpus: ends too early, the compressed data are cut off; fetch or copy it again"):
         read(write(tmp_path / "corpus", packed[:-100]))
+
+
+def test_a_reader_that_is_closed_early_leaves_no_thread(tmp_path):
+    (tmp_path / "a.bz2").write_bytes(bz2.compress(TEXT) * 20)
+    [source] = resolve([str(tmp_path / "a.bz2")])
+    reader = UnpackedReader(source)
+    assert reader.read(4) == TEXT[:4]
+    threads = [each for each in threading.enumerate() if each.name.startswith("embedx-bzip2")]
+    reader.close()
+    for each in threads:
+        each.join(20)
+    assert threads
+    assert not any(each.is_alive() for each in threads)
 
 
 def test_zst_without_zstandard_names_the_extra(tmp_path, monkeypatch):

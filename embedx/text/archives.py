@@ -37,6 +37,11 @@ class BlockReader(io.RawIOBase):
         self._rest = self._rest[n:]
         return n
 
+    def close(self) -> None:
+        if not self.closed and hasattr(self._blocks, "close"):
+            self._blocks.close()  # a generator, with what it has opened
+        super().close()
+
 
 def members(
     file: Any, pattern: str, unpacked: Callable[[io.BufferedReader], Iterable[bytes]]

@@ -231,9 +231,12 @@ def _bzip2_blocks(file: Any, threads: int) -> Iterator[bytes]:
                 return
         yield io.BytesIO(data)
 
-    with ThreadPoolExecutor(threads, "embedx-bzip2") as pool:
+    pool = ThreadPoolExecutor(threads, "embedx-bzip2")
+    try:
         for blocks in in_order((pool.submit(unpack, part) for part in parts()), 2 * threads):
             yield from blocks
+    finally:  # without waiting: the garbage collector may end a generator in a thread that holds a lock of `threading`
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 # ---- text
