@@ -262,6 +262,8 @@ def data(tmp_path_factory):
     save_npz(folder / "indicators.npz", csr_matrix(there))
     reviews = [f"__label__{'good' if words[0] < 'm' else 'bad'} {' '.join(words)}" for words in text]
     (folder / "reviews.txt").write_text("\n".join(reviews[:400]) + "\n")
+    lines = [f'{k},{"ab"[words[0] < "m"]},"{", ".join(words)}"' for k, words in enumerate(text[:300])]
+    (folder / "tickets.csv").write_text("\n".join(["id,topic,text", *lines]) + "\n")
     (folder / "more-reviews.txt").write_text("\n".join(reviews[400:450]) + "\n")
     from sklearn.datasets import load_digits
 

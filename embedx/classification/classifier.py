@@ -15,6 +15,7 @@ features.tsv  the words that are features, for text
 ngrams.npy    int64 (ngrams,)         the hashes of the n-grams that are features, after these words
 """
 
+import dataclasses
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -41,7 +42,7 @@ from embedx.evaluation.labels import (
     likelihood_warning,
     top_k,
 )
-from embedx.labeled.data import DataSchema, Labeled, Labels, TextSchema, offsets_of
+from embedx.labeled.data import Columns, DataSchema, Labeled, Labels, TextSchema, offsets_of
 from embedx.labeled.rules import ARRAY_OF, chosen_labels, known_labels, scaled
 from embedx.labeled.words import TextFeatureSettings
 from embedx.objectives.contract import Objective, log_softmax
@@ -458,6 +459,7 @@ class Classifier:
         arrays, text = self.arrays, self.known.text
         if text is not None:
             names["features"], arrays, own["text"] = (text.vocabulary, None), {**arrays, "ngrams": text.hashes}, text.settings
+        own["columns"] = self.known.columns and dataclasses.asdict(self.known.columns)
         facts = {**self.facts, "objective": self.objective.name, "n_features": self.known.n_features, "reader": own}
         return folder.save(
             Path(path), task=TASK, names=names, arrays=arrays, settings=self.settings, facts=facts, overwrite=overwrite
@@ -485,16 +487,16 @@ def load(path: str | Path) -> Classifier:
     labels, counts = stored.names["labels"]
     assert counts is not None
     reader, n_features = stored.facts["reader"], stored.facts["n_features"]
-    text = None
+    text, columns = None, Columns(**reader["columns"]) if reader.get("columns") else None
     with folder.blamed_on(stored.path / folder.DESCRIPTION):
         if "features" in stored.names:
             vocabulary, hashes = stored.names["features"][0], stored.arrays.pop("ngrams", np.empty(0, np.int64))
             text = TextSchema(vocabulary, hashes, TextFeatureSettings.from_options(reader["text"]).record())
-            if np.any(np.diff(hashes) <= 0) or len(vocabulary) + len(hashes) != n_features:
+            n_intervals = columns.n_intervals if columns else 0
+            if np.any(np.diff(hashes) <= 0) or len(vocabulary) + len(hashes) != n_features - n_intervals:
                 raise EmbedxError(f"{len(vocabulary):,} words and {len(hashes):,} n-grams are not {n_features:,} features")
-        known = DataSchema(
-            n_features, len(labels), labels if reader["named"] else None, text, **{name: reader[name] for name in RECORDED}
-        )
+        others = {name: reader[name] for name in RECORDED} | {"columns": columns}
+        known = DataSchema(n_features, len(labels), labels if reader["named"] else None, text, **others)
         found = objectives.find(stored.facts["objective"])
         objective = found(found.Settings.from_options(stored.settings))
         order = stored.arrays.get("label_order")

@@ -26,6 +26,7 @@ from embedx.labeled.data import Labeled
 from embedx.labeled.digits import GENERATED
 from embedx.labeled.read import check_there, read, read_training, with_names
 from embedx.labeled.schema import read_label_names
+from embedx.labeled.tables import TableSettings
 from embedx.labeled.words import TextFeatureSettings
 from embedx.settings import as_arguments, check_used, settings_of
 from embedx.storage import atomic
@@ -122,7 +123,8 @@ def labelled_data(given: SimpleNamespace, progress: Progress) -> tuple[Labeled, 
     elif test is not None:
         check_there(test)
     typed = given.typed or {}
-    training = read_training(given.train, given.train_labels, progress=progress, text=TextFeatureSettings.from_options(typed))
+    text, table = TextFeatureSettings.from_options(typed), TableSettings.from_options(typed)
+    training = read_training(given.train, given.train_labels, progress=progress, text=text, table=table)
     is_text = training.schema.text is not None
     check_used(typed, ((name, is_text, "features that are words") for name in settings_of(TextFeatureSettings)))
     if names is not None:
@@ -141,7 +143,9 @@ def predict(given: SimpleNamespace) -> None:
     decides = given.threshold is not None or given.coverage is not None
     least = found.min_probability(given.threshold, given.coverage) if decides else 0.0
     given.top_k = given.top_k or (found.max_labels(given.coverage is not None) if decides else N_BEST)
-    features = read(given.data, progress=progress, like=found.known, keeps_empty=True).features
+    table = TableSettings(given.text_column, None, given.id_column)
+    data = read(given.data, progress=progress, like=found.known, keeps_empty=True, table=table)
+    features, called = data.features, iter(data.ids if data.ids is not None else ())
     if given.search and cluster.is_asked_for:
         raise EmbedxError("--search does not apply with --cluster; leave out one of them")
     n_rows = n_decided = n_empty = 0
@@ -160,9 +164,10 @@ def predict(given: SimpleNamespace) -> None:
             labels = [{"label": names[k], "probability": p} for k, p in zip(row, values, strict=True) if p >= least]
             n_rows, n_decided, n_empty = n_rows + 1, n_decided + len(labels), n_empty + (not labels)
             if given.as_json:
-                print(json.dumps(labels))
+                print(json.dumps(labels if data.ids is None else {"id": next(called), "labels": labels}, default=str))
             else:
-                print("\t".join(f"{each['label']}\t{each['probability']:.4g}" for each in labels))
+                first = [] if data.ids is None else [" ".join(str(next(called)).split())]
+                print("\t".join([*first, *(f"{each['label']}\t{each['probability']:.4g}" for each in labels)]))
     if decides and n_rows:
         progress.note(
             f"labels of probability {least:.4g} and more: {n_decided / n_rows:.2f} for each of {n_rows:,} rows on average, "

@@ -23,6 +23,8 @@ def predict(
     top_k: Annotated[int | None, typer.Option(min=1)] = None,
     threshold: Annotated[float | None, typer.Option(min=0, max=1)] = None,
     coverage: Annotated[float | None, typer.Option(min=0, max=1)] = None,
+    text_column: str | None = None,
+    id_column: str | None = None,
     threads: Annotated[int | None, typer.Option(min=1, max=MAX_THREADS)] = None,
     search: bool = False,
     scored_fraction: Annotated[float, typer.Option(min=0, max=1)] = 0.05,
@@ -36,11 +38,13 @@ def predict(
     --threshold and --coverage leave out labels that are not probable enough. A row without any is an empty line, or [].
 
     model            folder written by `embedx classify`
-    data             in any format that `embedx classify` reads; labels are not used
+    data             in any format that `embedx classify` reads, or plain lines for a model of text; labels are not used
     top_k            maximum number of labels per row; by default 5, with --threshold 100, with --coverage 1000
     threshold        only labels of at least this probability
     coverage         sets of labels that contain this share of a row's labels on average, such as 0.9: conformal sets, from
                      the rows that training held out
+    text_column      the column of a table with the text, if it is called otherwise than in the training data
+    id_column        the column of a table that is printed first; by default that of the training data, or id
     threads          worker threads; by default one per usable core
     search           score only a part of the labels, found by an index
     scored_fraction  with --search: fraction of the labels that is scored

@@ -220,9 +220,11 @@ def classify_options() -> Options:
     """The settings of `embedx classify`."""
     from embedx.classification.settings import ClassifySettings
     from embedx.distributed.settings import ClusterSettings
+    from embedx.labeled.tables import TableSettings
     from embedx.labeled.words import TextFeatureSettings
 
-    options = _of_task("label_defaults", "word_settings", ClassifySettings, ClusterSettings, TextFeatureSettings)
+    groups = (ClassifySettings, TableSettings, ClusterSettings, TextFeatureSettings)
+    options = _of_task("label_defaults", "word_settings", *groups)
     shared = ("buckets", "tokenizer", "lowercase", "min_count")  # options of `embedx train`
     return options | {name: dataclasses.replace(options[name], by_set=True) for name in shared}
 
@@ -231,9 +233,13 @@ def compare_options() -> Options:
     """The settings of `embedx compare`, and those that it passes to each run, by --set but for a few."""
     from embedx.classification.settings import ClassifySettings
     from embedx.comparison.settings import BY_SET, OF_LABELS, OF_TEXT, CompareSettings
+    from embedx.labeled.tables import TableSettings
     from embedx.skipgram.settings import SkipGramSettings
 
-    of_text, of_labels = options_of(SkipGramSettings, VocabularySettings, TextSettings), options_of(ClassifySettings)
+    of_text, of_labels = (
+        options_of(SkipGramSettings, VocabularySettings, TextSettings),
+        options_of(ClassifySettings, TableSettings),
+    )
     passed = {name: of_text[name] for name in OF_TEXT} | {name: of_labels[name] for name in OF_LABELS}
     options = options_of(CompareSettings) | passed
     return {name: dataclasses.replace(each, by_set=name in BY_SET) for name, each in options.items()}

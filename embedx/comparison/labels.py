@@ -19,6 +19,7 @@ from embedx.labeled.arrays import is_binary
 from embedx.labeled.digits import GENERATED
 from embedx.labeled.files import head_of, source_of
 from embedx.labeled.read import read, read_training
+from embedx.labeled.tables import TableSettings
 from embedx.text.sources import STANDARD_INPUT
 from embedx.text.streams import begins_labelled
 from embedx.training.progress import Progress
@@ -60,7 +61,8 @@ class LabelledData(Data):
         return [None if file is None else [file, fingerprint(file)] for file in files]
 
     def prepare(self, progress: Progress) -> dict[str, Any]:
-        training = read_training(self.train, self.train_labels, progress=progress)
+        table = TableSettings.from_options(self.options)
+        training = read_training(self.train, self.train_labels, progress=progress, table=table)
         self.rows = read(self.test or GENERATED, self.test_labels, progress=progress, like=training.schema)
         if len(self.rows) == 0:
             raise EmbedxError(f"{self.test}: holds no rows to score on")

@@ -11,7 +11,8 @@ MAX_TRIALS = 5  # of an objective, with --tune
 OF_TEXT = (  # settings that each run takes
     "dim", "window", "subwords", "buckets", "sample", "tokenizer", "lowercase", "on_bad_utf8", "min_count", "max_vocab",
 )  # fmt: skip
-OF_LABELS = ("labels", "unseen", "scaling", "hidden")
+OF_TABLE = ("text_column", "label_column", "id_column", "label_separator", "feature_columns")
+OF_LABELS = ("labels", "unseen", "scaling", "hidden", *OF_TABLE)
 BY_SET = {"validation_labels", *OF_TEXT, *OF_LABELS} - {"dim", "hidden"}  # given by --set to this command
 
 

@@ -20,6 +20,7 @@ from embedx.labeled.files import MAX_SHARE_READ, MemoryBudget
 from embedx.labeled.schema import MAX_IDS
 from embedx.text.sources import Source, is_url
 from embedx.text.streams import BLOCK_BYTES, UnpackedReader, reason
+from embedx.text.tables import PARQUET_START
 from embedx.training.memory import available_memory
 from embedx.training.progress import Progress
 
@@ -45,10 +46,9 @@ def read_array(source: Source, head: bytes, progress: Progress) -> Any:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what is wrong is an error, below
-            is_plain = _is_plain(source)
-            if head.startswith(NUMPY_START) and is_plain:
+            if head.startswith(NUMPY_START) and is_plain(source):
                 return _mapped_or_read(source.name, progress)
-            with open(source.name, "rb") if is_plain else _content(source) as content:
+            with open(source.name, "rb") if is_plain(source) else content_of(source) as content:
                 if _is_idx(head):
                     return _idx(source.name, content.read())
                 return _sparse(source.name, content) if head.startswith(ZIP_START) else np.load(content, allow_pickle=False)
@@ -93,12 +93,12 @@ def labels_in(name: str, array: Any) -> tuple[Labels, int]:
     return labels, int(labels.ids.max(initial=-1)) + 1
 
 
-def _is_plain(source: Source) -> bool:
-    """Whether it is a file of NumPy or SciPy on disk that is not packed."""
+def is_plain(source: Source) -> bool:
+    """Whether it is a file of NumPy, SciPy or Parquet on disk that is not packed."""
     if is_url(source.name):
         return False
     with open(source.name, "rb") as file:
-        return file.read(len(NUMPY_START)).startswith((NUMPY_START, ZIP_START))
+        return file.read(len(NUMPY_START)).startswith((NUMPY_START, ZIP_START, PARQUET_START))
 
 
 def _mapped_or_read(name: str, progress: Progress) -> np.ndarray:
@@ -112,7 +112,7 @@ def _mapped_or_read(name: str, progress: Progress) -> np.ndarray:
     return mapped
 
 
-def _content(source: Source) -> io.BytesIO:
+def content_of(source: Source) -> io.BytesIO:
     """All that the file unpacks to."""
     budget, content = MemoryBudget(source.name), io.BytesIO()
     with UnpackedReader(source) as file:

@@ -84,6 +84,31 @@ class TextRows(NamedTuple):
     n_labels: int = 0  # as a header says
     text: "TextSchema | None" = None  # where features are those of text
     first_feature: int = 0  # its id in the file
+    columns: "Columns | None" = None  # of a table
+    ids: np.ndarray | None = None  # as `Labeled.ids`
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which columns of a table are used, and how (embedx.labeled.tables)."""
+
+    text: list[str]
+    numbers: list[str]
+    label: str | None = None
+    id: str | None = None
+    separator: str | None = None  # of labels in a cell
+    # The bounds of the intervals of each of `numbers` or, without text, the means and the deviations of all of them.
+    scales: Sequence[Sequence[float]] = ()
+
+    @property
+    def names(self) -> list[str]:
+        """All of them."""
+        return [*self.text, *self.numbers, *filter(None, (self.label, self.id))]
+
+    @property
+    def n_intervals(self) -> int:
+        """How many features are intervals of numbers, after those of the text."""
+        return sum(len(bounds) + 1 for bounds in self.scales) if self.text else 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,6 +130,7 @@ class DataSchema:
     text: TextSchema | None = None  # where features are those of text
     by_name: bool = False  # files say labels by name, to be looked up in `names`; otherwise by id
     first_feature: int = 0  # the id of the first feature in headerless files: 1 if the training file counts from 1
+    columns: Columns | None = None  # where the data are a table
 
     @property
     def vocabulary(self) -> list[str] | None:
@@ -121,6 +147,7 @@ class Labeled:
     n_labels: int
     known: DataSchema | None = None  # of the files that it was read from
     weights: np.ndarray | None = None  # float (n_rows,): how much each row counts with --optimizer lbfgs; None: all the same
+    ids: np.ndarray | None = None  # object (n_rows,): what the rows are called, if a table says so
 
     def __len__(self) -> int:
         return int(self.features.shape[0])
@@ -140,5 +167,5 @@ class Labeled:
 
     def rows(self, chosen: np.ndarray) -> "Labeled":
         """These rows, in this order."""
-        weights = None if self.weights is None else self.weights[chosen]
-        return replace(self, features=self.features[chosen], labels=self.labels.rows(chosen), weights=weights)
+        weights, ids = (None if each is None else each[chosen] for each in (self.weights, self.ids))
+        return replace(self, features=self.features[chosen], labels=self.labels.rows(chosen), weights=weights, ids=ids)

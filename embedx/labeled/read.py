@@ -4,6 +4,7 @@
     XC, one file  DATA@SPLIT or DATA@SPLIT:COLUMN: the rows of DATA numbered, from 1, in a column of the file SPLIT
     LIBSVM        the same lines without a header; labels are names; features count from 1, or from 0 if feature 0 occurs
     fastText      `__label__a __label__b some words`; a feature is how often its word stands in the line
+    table         CSV, TSV, JSON Lines or Parquet; a column of text is read as fastText's lines are, others are numbers
     dense         .npy or IDX, flattened to (rows, features); values as they are
     sparse .npz   of scipy.sparse.save_npz
 
@@ -29,15 +30,18 @@ from embedx.labeled.digits import GENERATED, digits
 from embedx.labeled.files import Lines, head_of, source_of
 from embedx.labeled.schema import MAX_IDS, Numbering, decoded, settled
 from embedx.labeled.sparse import HEADER, check_libsvm, read_libsvm, read_xc
+from embedx.labeled.tables import TableSettings, format_of, read_table
 from embedx.labeled.words import TextFeatureSettings, is_fasttext, read_lines
+from embedx.settings import option_name
 from embedx.text.sources import STANDARD_INPUT
+from embedx.text.tables import PARQUET_START
 from embedx.training.progress import Progress, Silent
 
 SPLIT = re.compile(r"(?P<data>.+)@(?P<split>[^@]+?)(:(?P<column>\d{1,9}))?")
 URL_HOST = re.compile(r"\w+://[^/]*")
 IDX_NAME = re.compile(r"idx\d-")
 SILENT = Silent()
-TEXT = TextFeatureSettings()
+TEXT, TABLE = TextFeatureSettings(), TableSettings()
 
 
 def read(
@@ -48,12 +52,13 @@ def read(
     like: DataSchema | None = None,
     keeps_empty: bool = False,
     text: TextFeatureSettings = TEXT,
+    table: TableSettings = TABLE,
 ) -> Labeled:
     """The rows in `source`, with the labels in the file `labels` if it has none of its own; they may also have none at all.
 
-    `text` says which words and n-grams of text are features. `like` is the schema of the training data, which decides that too.
-    Features not in it are dropped. Labels not in it are kept: they get ids of at least its `n_labels`, while `n_labels` of the
-    result stays that of the training data.
+    `text` says which words and n-grams of text are features, `table` which columns of a table are used. `like` is the schema
+    of the training data, which decides that too. Features not in it are dropped. Labels not in it are kept: they get ids of at
+    least its `n_labels`, while `n_labels` of the result stays that of the training data.
     With `keeps_empty` empty lines at the end of a file without a header are rows, as those between others always are.
     """
     if source == labels == STANDARD_INPUT:
@@ -62,7 +67,7 @@ def read(
         return digits()[0 if like is None else 1]
     name, split, column = _split_named(source)
     try:
-        data = _rows_of(name, progress, like, keeps_empty, text)
+        data = _rows_of(name, progress, like, keeps_empty, text, table, labels is None and not keeps_empty)
         if labels is not None:
             if len(data.labels.ids):
                 raise EmbedxError(f"{name}: has labels of its own; leave out the file of labels, {labels}")
@@ -73,10 +78,15 @@ def read(
 
 
 def read_training(
-    source: str, labels: str | None = None, *, progress: Progress = SILENT, text: TextFeatureSettings = TEXT
+    source: str,
+    labels: str | None = None,
+    *,
+    progress: Progress = SILENT,
+    text: TextFeatureSettings = TEXT,
+    table: TableSettings = TABLE,
 ) -> Labeled:
     """What `read` gives, which must have two labels or more."""
-    data = read(source, labels, progress=progress, text=text)
+    data = read(source, labels, progress=progress, text=text, table=table)
     found = np.unique(data.labels.ids[:1])
     if not len(found):
         raise EmbedxError(f"{source}: no row has a label; name the file of the labels with --train-labels")
@@ -131,10 +141,19 @@ def _split_named(source: str) -> tuple[str, str, int]:
     return match["data"], match["split"], int(match["column"] or 1)
 
 
-def _rows_of(name: str, progress: Progress, like: DataSchema | None, keeps_empty: bool, text: TextFeatureSettings) -> Labeled:
+def _rows_of(
+    name: str,
+    progress: Progress,
+    like: DataSchema | None,
+    keeps_empty: bool,
+    text: TextFeatureSettings,
+    table: TableSettings,
+    needs_labels: bool,
+) -> Labeled:
     """The rows of one file, with the features of the training data."""
     source = source_of(name)
     head = head_of(source)
+    rows = None
     if is_binary(head):
         features = features_in(name, read_array(source, head, progress))
         labels = Labels(np.zeros(features.shape[0] + 1, np.int64), np.empty(0, np.int32))
@@ -142,13 +161,26 @@ def _rows_of(name: str, progress: Progress, like: DataSchema | None, keeps_empty
     elif head and IDX_NAME.search(os.path.basename(name)):
         raise EmbedxError(f"{name}: no IDX file: it begins with {head[:4].hex(' ')}, not 00 00 TYPE DIMENSIONS; fetch it again")
     else:
-        rows = _text_rows(Lines(source, progress), like, keeps_empty, text)
+        columns = like.columns if like else None
+        lines = None if head.startswith(PARQUET_START) else Lines(source, progress)
+        format = "parquet" if lines is None else format_of(lines, table, columns, bool(like and like.text))
+        if lines is None or format:
+            rows = read_table(source, lines, format, table, like, needs_labels, text, progress)
+        else:
+            rows = _text_rows(lines, like, keeps_empty, text)
         features, labels, names, n_labels = rows.features, rows.labels, None, rows.n_labels
         by_name = rows.names is not None
         if rows.names is not None:
             id_of, names = settled(rows.names, like.by_name if like else True, like.names if like else None, name)
             labels, n_labels = Labels(labels.offsets, id_of[labels.ids]), len(names or [])
-        known = like or DataSchema(features.shape[1], n_labels, names, rows.text, by_name, rows.first_feature)
+        known = like or DataSchema(features.shape[1], n_labels, names, rows.text, by_name, rows.first_feature, rows.columns)
+    if rows is None or rows.columns is None:
+        for setting in table.given:
+            raise EmbedxError(f"{name}: {option_name(setting)} applies to tables: CSV, TSV, JSON Lines and Parquet")
+        if like and like.columns and not like.columns.text:
+            raise EmbedxError(
+                f"{name}: no table, as the training data are; give a table with {', '.join(like.columns.numbers)}"
+            )
     if issparse(features):
         n_values = features.nnz
         features.resize(features.shape[0], known.n_features)
@@ -161,7 +193,7 @@ def _rows_of(name: str, progress: Progress, like: DataSchema | None, keeps_empty
         check_finite(name, features.data)  # sums may be too large
     elif features.shape[1] != known.n_features:
         raise EmbedxError(f"{name}: {features.shape[1]} features, but the training data have {known.n_features}; give the same")
-    return Labeled(features, labels.distinct(), known.n_labels, known)
+    return Labeled(features, labels.distinct(), known.n_labels, known, ids=rows.ids if rows else None)
 
 
 def _text_rows(lines: Lines, like: DataSchema | None, keeps_empty: bool, text: TextFeatureSettings) -> TextRows:

@@ -238,5 +238,5 @@ def check_libsvm(lines: Lines) -> None:
     if not (":" not in first or ":" in first[1:]) or not all(":" in word[1:] for word in words):
         raise EmbedxError(
             f"{lines.name}:1: no known format; begin with a header ROWS FEATURES LABELS, write lines LABEL ID:VALUE ID:VALUE, "
-            "or lines __label__NAME and words"
+            "or lines __label__NAME and words; tables have names such as data.csv, data.jsonl or data.parquet, or --text-column"
         )

@@ -279,6 +279,8 @@ def _text_of_file(
     blocks = unpacked(source, buffered, threads)
     head = next(filter(None, blocks), b"")
     blocks = itertools.chain([head], blocks)
+    if source.reader == ROWS and head.startswith(PARQUET_START):
+        raise EmbedxError(f"{name}: Parquet is read from its end; store it in a file first")
     _check_is_text(name, head)
     if format in ("json", "table"):
         values = (tables.json_values if format == "json" else tables.table_values)(tables.lines_of(blocks, name), name, field)

@@ -11,7 +11,7 @@ import csv
 import io
 import itertools
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from embedx.errors import EmbedxError
@@ -81,10 +81,10 @@ def _text(value: Any, field: str, whole: bool) -> bytes | Bad:
             return _utf8(value) + b"\n"
         return b"".join(_sentence(tokens) for line in value.split("\n") if (tokens := line.split()))
     if not isinstance(value, list):
-        return Bad(f"{field} is {_shown(value)}, not a string or a list of strings", "choose another field")
+        return Bad(f"{field} is {shown(value)}, not a string or a list of strings", "choose another field")
     tokens = [str(each) if type(each) is int else each for each in value]
     if wrong := [each for each in tokens if not isinstance(each, str)]:
-        return Bad(f"{field} has {_shown(wrong[0])} in a list", "write strings or whole numbers")
+        return Bad(f"{field} has {shown(wrong[0])} in a list", "write strings or whole numbers")
     return _sentence(tokens) if whole else _utf8(" ".join(tokens).replace("\n", " ")) + b"\n"
 
 
@@ -102,24 +102,24 @@ def _utf8(text: str) -> bytes:
         return text.encode("utf-8", "surrogatepass")
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
     """The value as JSON, or its beginning, for messages."""
     return json.dumps(value, default=str)[:40]
 
 
-def _value(record: Mapping[str, Any], field: str, default: Any) -> Any:
+def value_of(record: Mapping[str, Any], field: str, default: Any) -> Any:
     """The value of a field, `b` of the object `a` where none is called `a.b`; the default if there is no such field."""
     if field in record:
         return record[field]
     outer, dot, inner = field.partition(".")
     within = record.get(outer) if dot else None
-    return _value(within, inner, default) if isinstance(within, Mapping) else default
+    return value_of(within, inner, default) if isinstance(within, Mapping) else default
 
 
-def _named(record: Mapping[str, Any]) -> str:
-    """The names of fields, for messages; those of the objects among them by their paths."""
+def fields_of(record: Mapping[str, Any]) -> list[str]:
+    """The names of fields; those of the objects among them by their paths."""
     names = ([f"{name}.{inner}" for inner in value] if isinstance(value, Mapping) else [name] for name, value in record.items())
-    return ", ".join(itertools.chain.from_iterable(names)) or "none"
+    return list(itertools.chain.from_iterable(names))
 
 
 def lines_of(blocks: Iterable[bytes], name: str) -> Iterator[bytes]:
@@ -132,37 +132,46 @@ def lines_of(blocks: Iterable[bytes], name: str) -> Iterator[bytes]:
         yield line
 
 
-def json_values(lines: Iterable[bytes], name: str, field: str | None) -> Iterator[tuple[int, Any]]:
-    """A field of JSON Lines."""
+def json_records(lines: Iterable[bytes]) -> Iterator[tuple[int, dict[str, Any] | Bad]]:
+    """The objects of JSON Lines."""
+    remedy = "write an object in each line, as jq -c '.[]' does of a list"
     for number, line in enumerate(lines, 1):
         text = line.decode("utf-8", "surrogateescape").removeprefix("\ufeff")
         if not text.strip():
             continue
-        record = bad = None
         try:
             record = json.loads(text)
         except (ValueError, RecursionError) as error:
-            bad = f"no JSON ({str(error).partition(':')[0]})"
+            yield number, Bad(f"no JSON ({str(error).partition(':')[0]})", remedy)
+        else:
+            yield number, record if isinstance(record, dict) else Bad(f"{shown(record)}, not an object", remedy)
+
+
+def json_values(lines: Iterable[bytes], name: str, field: str | None) -> Iterator[tuple[int, Any]]:
+    """A field of JSON Lines."""
+    for number, record in json_records(lines):
         if field is None:
-            known = _named(record) if isinstance(record, dict) else "none"
-            message = f"{name}: JSON Lines; name the field with the text by --json-field; there are {known}"
+            known = ", ".join(fields_of(record)) if isinstance(record, dict) else ""
+            message = f"{name}: JSON Lines; name the field with the text by --json-field; there are {known or 'none'}"
             raise NotTextError(message, "JSON (--json-field)")
-        if not isinstance(record, dict):
-            yield number, Bad(bad or f"{_shown(record)}, not an object", "write an object in each line")
-        elif (value := _value(record, field, Bad)) is Bad:
-            yield number, Bad(f"no field {field}", f"choose --json-field among {_named(record)}")
+        if isinstance(record, Bad):
+            yield number, record
+        elif (value := value_of(record, field, Bad)) is Bad:
+            yield number, Bad(f"no field {field}", f"choose --json-field among {', '.join(fields_of(record)) or 'none'}")
         else:
             yield number, value
 
 
-def table_values(lines: Iterable[bytes], name: str, column: str | None) -> Iterator[tuple[int, Any]]:
-    """A column of a table as Python's csv module reads it, separated by commas, tabs, semicolons or bars."""
+def table_rows(lines: Iterable[bytes], name: str, columns: Collection[str]) -> Iterator[tuple[int, list[str] | Bad]]:
+    """The rows of a table as Python's csv module reads it, separated by commas, tabs, semicolons or bars.
+
+    columns  names, of which the first row may have some
+    """
     decoded = (line.decode("utf-8", "surrogateescape") for line in lines)
     first = next(decoded, "").removeprefix("\ufeff")
-    delimiter = max(DELIMITERS, key=lambda each: (column in first.replace('"', "").strip().split(each), first.count(each)))
     csv.field_size_limit(MAX_RECORD_BYTES)  # of all readers of this process, 131,072 by default
-    rows = csv.reader(itertools.chain([first], decoded), delimiter=delimiter, strict=True)
-    width = place = 0
+    rows = csv.reader(itertools.chain([first], decoded), delimiter=delimiter_of(first, columns), strict=True)
+    width = 0
     while True:
         begins = rows.line_num + 1
         try:
@@ -175,15 +184,32 @@ def table_values(lines: Iterable[bytes], name: str, column: str | None) -> Itera
             continue
         if row is None:
             return
-        if row and not width:
-            width, place = len(row), _place(row, name, column)
-            if column in row:
-                continue
+        width = width or len(row)
         if row and len(row) != width:
             remedy = "put fields with a separator, quote or line feed into quotes"
             yield begins, Bad(f"{len(row)} columns, but {width} in the first row", remedy)
         elif row:
-            yield begins, row[place]
+            yield begins, row
+
+
+def delimiter_of(first: str, columns: Collection[str]) -> str:
+    """What separates the fields of a table that begins with this line: by which it has most of these columns, or fields."""
+    line = first.replace('"', "").strip("\r\n")
+    return max(DELIMITERS, key=lambda each: (len({*columns} & {*line.split(each)}), first.count(each)))
+
+
+def table_values(lines: Iterable[bytes], name: str, column: str | None) -> Iterator[tuple[int, Any]]:
+    """A column of a table."""
+    place = None
+    for number, row in table_rows(lines, name, [column] if column else []):
+        if isinstance(row, Bad):
+            yield number, row
+            continue
+        if place is None:
+            place = _place(row, name, column)
+            if column in row:
+                continue
+        yield number, row[place]
 
 
 def _place(head: list[str], name: str, column: str | None) -> int:
@@ -198,13 +224,33 @@ def _place(head: list[str], name: str, column: str | None) -> int:
 
 
 def parquet_values(file: Any, name: str, column: str | None) -> Iterator[tuple[int, Any]]:
-    """A column of a Parquet file; `file`, a `CountedReader`, counts as read what its rows are of all."""
+    """A column of a Parquet file."""
+
+    def chosen(columns: list[str]) -> list[str]:
+        if column is None:
+            message = f"{name}: a Parquet file; name the column with the text by --column; there are {', '.join(columns)}"
+            raise NotTextError(message, TABLE)
+        if not any(f"{each}.".startswith(f"{column}.") for each in columns):
+            raise EmbedxError(f"{name}: no column {column}; choose --column among {', '.join(columns)}")
+        return [column]
+
+    for number, record in parquet_records(file, name, chosen, is_text=column is None):
+        yield number, value_of(record, str(column), None)
+
+
+def parquet_records(
+    file: Any, name: str, choose: Callable[[list[str]], list[str] | None], is_text: bool = False
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The rows of a Parquet file; `file`, a `CountedReader`, counts as read what its rows are of all.
+
+    choose  given all columns, those that are read; None: all
+    """
     try:
         import pyarrow
         import pyarrow.parquet
     except ImportError as error:
         message = f'{name}: reading Parquet needs pyarrow; pip install "embedx[parquet]"'
-        raise (EmbedxError(message) if column else NotTextError(message, TABLE)) from error
+        raise (NotTextError(message, TABLE) if is_text else EmbedxError(message)) from error
     stored = file.file
     if not stored.seekable():
         raise EmbedxError(f"{name}: Parquet is read from its end; store it in a file first")
@@ -212,19 +258,10 @@ def parquet_values(file: Any, name: str, column: str | None) -> Iterator[tuple[i
     stored.seek(0)
     try:
         table = pyarrow.parquet.ParquetFile(stored, buffer_size=BLOCK_BYTES, pre_buffer=False)
-
-        leaves = [table.schema.column(i).path.partition(".list.")[0] for i in range(len(table.schema))]
-        if column is None:
-            message = f"{name}: a Parquet file; name the column with the text by --column; there are {', '.join(leaves)}"
-            raise NotTextError(message, TABLE)
-        if not any(f"{leaf}.".startswith(f"{column}.") for leaf in leaves):
-            raise EmbedxError(f"{name}: no column {column}; choose --column among {', '.join(leaves)}")
-        outer = column if column in table.schema_arrow.names else column.partition(".")[0]
+        chosen = choose([table.schema.column(i).path.partition(".list.")[0] for i in range(len(table.schema))])
         done = 0
-        for batch in table.iter_batches(ROWS_AT_A_TIME, columns=[column], use_threads=False):
-            values = batch.column(batch.schema.names.index(outer)).to_pylist()
-            for number, value in enumerate(values, done + 1):
-                yield number, _value({outer: value}, column, None)
+        for batch in table.iter_batches(ROWS_AT_A_TIME, columns=chosen, use_threads=False):
+            yield from enumerate(batch.to_pylist(), done + 1)
             done += batch.num_rows
             file.count = size * done // table.metadata.num_rows
     except (pyarrow.ArrowException, UnicodeDecodeError) as error:

@@ -1,0 +1,178 @@
+"""Tables as labelled data: formats, which columns are used, kept and printed, and mistakes by their line."""
+
+import csv
+import gzip
+import io
+import json
+
+import numpy as np
+import pyarrow
+import pytest
+from notes import Notes
+from pyarrow import parquet
+
+from embedx.classification import classifier
+from embedx.cli.app import application
+from embedx.errors import EmbedxError
+from embedx.labeled.read import read
+from embedx.labeled.tables import TableSettings
+
+WORDS = {"billing": "invoice, refund", "login": 'a "password"\nreset'}
+ROWS = [
+    {"id": f"T{k}", "title": f"no {k % 7}", "text": WORDS[label], "hours": k * k, "tags": [label, "odd"] if k % 2 else [label]}
+    for k in range(40)
+    for label in [list(WORDS)[k % 3 % 2]]
+]
+
+
+def table(rows, delimiter=",", separator=";"):
+    out = io.StringIO()
+    writer = csv.writer(out, delimiter=delimiter)
+    writer.writerow(rows[0])
+    writer.writerows([separator.join(cell) if isinstance(cell, list) else cell for cell in row.values()] for row in rows)
+    return out.getvalue()
+
+
+def json_lines(rows):
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def parquet_of(rows):
+    out = io.BytesIO()
+    parquet.write_table(pyarrow.Table.from_pylist(rows), out)
+    return out.getvalue()
+
+
+FILES = {
+    "a.csv": table(ROWS),
+    "a.tsv": "\ufeff" + table(ROWS, "\t").replace("\n", "\r\n"),
+    "a.txt": table(ROWS, "|"),
+    "a.csv.gz": gzip.compress(table(ROWS, ";", " ; ").encode()),
+    "a.jsonl": json_lines(ROWS),
+    "unnamed": json_lines(ROWS),
+    "a.parquet": parquet_of(ROWS),
+    "b": gzip.compress(parquet_of(ROWS)),
+}
+ALL = TableSettings("title,text", "tags", "id", ";", "hours")
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_format_gives_the_same_rows(write, name):
+    data, first = read(write(FILES[name], name), table=ALL), read(write(FILES["a.jsonl"], "first.jsonl"), table=ALL)
+    assert (data.features != first.features).nnz == 0
+    assert data.schema.names == ["billing", "login", "odd"]
+    assert [[data.schema.names[k] for k in data.labels[row]] for row in range(40)] == [row["tags"] for row in ROWS]
+    assert data.ids.tolist() == [row["id"] for row in ROWS]
+    assert data.schema.columns == first.schema.columns
+    if name == "a.csv":  # without its heading
+        without = TableSettings("2,3", "5", "1", ";", "4")
+        again = read(write(FILES[name].partition("\n")[2], name), table=without)
+        assert (again.features != data.features).nnz == 0
+    counts = dict(zip(data.schema.vocabulary, data.features[0].toarray()[0], strict=False))
+    assert [counts[word] for word in ("no", "0", "invoice", "password")] == [1, 1, 1, 0]
+
+
+def test_numbers_beside_text_are_intervals_between_deciles_and_alone_have_mean_0_and_deviation_1(write):
+    hours = np.array([float(row["hours"]) for row in ROWS])
+    data = read(write(FILES["a.jsonl"], "a.jsonl"), table=ALL)
+    bounds = np.quantile(hours, np.arange(1, 10) / 10)
+    np.testing.assert_array_equal(data.features[:, -10:].argmax(axis=1).A1, [(bounds <= each).sum() for each in hours])
+    np.testing.assert_array_equal(data.features[:, -10:].sum(axis=1).A1, 1)
+    rows = [{"x": hours[k], "y": None if k == 3 else 7, "label": "abc"[k % 3]} for k in range(40)]
+    notes = Notes()
+    for name, content in (("n.parquet", parquet_of(rows)), ("n.csv", table(rows))):
+        data = read(write(content, name), progress=notes)
+        np.testing.assert_allclose(data.features[:, 0], (hours - hours.mean()) / hours.std(), rtol=1e-5)
+        assert not data.features[:, 1].any()
+    assert [note.partition(": ")[2] for note in notes.notes[2:]] == [
+        "numbers: x, y; label: label", "of the rows 1 have no y, which counts as the mean"
+    ]  # fmt: skip
+    test = read(write("y,label,x\n8,z,1\n9,a,N/A\n", "t.csv"), like=data.schema)
+    np.testing.assert_allclose(test.features, [[(1 - hours.mean()) / hours.std(), 1], [0, 2]], rtol=1e-5)
+    assert test.labels.ids.tolist() == [3, 0]
+
+
+@pytest.mark.parametrize(
+    ("heading", "row", "chosen"),
+    [
+        ("label,text", "x,a b", "text: text; label: label"),
+        (
+            "Category,Title,Body,price",
+            "x,a,b,1",
+            "text: Title, Body; label: Category; not used: price (--set feature-columns=pr",
+        ),
+        ("verdict,review,ID", "x,a,7", "text: review; label: verdict; id: ID"),
+        ("class,said", "x,a b", "text: said; label: class"),
+        ("text,body,label", "a,b,x", None),
+        ("label,tags,text", "a,b,x", None),
+        ("said,meant,label", "a,b,x", None),
+    ],
+)
+def test_columns_are_chosen_where_there_is_one_natural_choice(write, heading, row, chosen):
+    notes, file = Notes(), write(f"{heading}\n{row}\n{row}\n", "a.csv")
+    if chosen is None:
+        with pytest.raises(
+            EmbedxError, match=rf"a\.csv: name the columns to use by --.*; there are {', '.join(heading.split(','))}$"
+        ):
+            read(file)
+    else:
+        read(file, progress=notes)
+        assert notes.notes[-1].startswith(f"{file}: {chosen}")
+
+
+def test_labels_in_a_cell_are_split_only_on_request_or_where_they_are_a_list(write):
+    names = lambda text, **how: read(write(f"text,label\n{text}", "a.csv"), table=TableSettings(**how)).schema.names  # noqa: E731
+    assert names("x,new york; us\nx,us\nx,\n") == ["new york; us", "us"]
+    assert names("x,new york; us\nx,us\n", label_separator=";") == ["new york", "us"]
+    assert names("x,\"['new york', 'us']\"\nx,us\n") == ["new york", "us"]
+    notes = Notes()
+    read(write("text,label\nx,a b|c\nx,c\nx,a b\nx,c|a b\n", "a.csv"), progress=notes)
+    assert notes.notes[-1].endswith('labels such as "a b|c" are taken whole; --set "label-separator=|" splits them')
+
+
+GIVEN = TableSettings(text_column="text")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "table", "message"),
+    [
+        ("a.csv", 'label,text\nx,"a\nb"\ny\n', GIVEN, ":4: 1 columns, but 2 in the first row; put fields with"),
+        ("a.csv", "label,text\n", GIVEN, ": no rows; is it"),
+        ("a.csv", "label,text,text\nx,a,b\n", GIVEN, ':1: two columns are called "text"; rename one of them'),
+        ("a.csv", b"label,text\nx,a\nx,\xe9\n", GIVEN, ":3: not UTF-8; convert the file with iconv"),
+        ("a.csv", "label,said\nx,a\n", GIVEN, ': no column "text"; choose --text-column among label, said$'),
+        ("a.csv", "label,x\na,1\nb,1e999\n", TableSettings(feature_columns="x"), ':3: column "x" is "1e999", no finite n'),
+        ("a.jsonl", '{"text": "a", "label": "x"}\n\n{"text": 1\n', GIVEN, r":3: no JSON \(.*\); write an object in"),
+        ("a.json", '[{"text": "a"}]\n', GIVEN, r":1: \[\{.*, not an object; write an object in each line, as jq -c"),
+        ("a.jsonl", '{"text": {"b": 1}, "label": 1}\n', TableSettings("text.b", "no"), ': no column "no"; choose --label'),
+        ("a.jsonl", '{"text": [{"b": 1}], "label": 1}\n', GIVEN, r':1: column "text" is \[\{"b": 1\}\], neither text nor'),
+        ("a.parquet", parquet_of([{"text": "x", "label": b"\xff"}]), GIVEN, ':1: column "label" is .*, neither text nor'),
+        ("a.txt", "__label__x a\n", GIVEN, ": --text-column applies to tables: CSV, TSV, JSON Lines and Parquet"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_one_line_with_the_line_of_the_file(write, name, content, table, message):
+    with pytest.raises(EmbedxError, match=f"/{name}{message}"):
+        read(write(content, name), table=table)
+
+
+def test_a_model_reads_what_it_was_trained_on_and_plain_lines_and_other_columns_of_any_format(here, capsys):
+    for name, rows in (("train.csv", ROWS), ("said.jsonl", [{"said": row["text"], "id": 7} for row in ROWS[:2]])):
+        (here / name).write_text(table(rows) if name.endswith("csv") else json_lines(rows))
+    (here / "plain.txt").write_text("a password\n\ninvoice\n")
+    (here / "few.csv").write_text("text,title,id\na password,,x\ninvoice,,y\n")
+
+    def run(*words):
+        application(words)([*words], standalone_mode=False)
+        return capsys.readouterr().out.splitlines()
+
+    how = ["--label-column", "tags", "--set", "label-separator=;", "--epochs", "30", "--threads", "1", "--objective", "ova"]
+    run("classify", "train.csv", *how, "--output", "m", "--test", "train.csv")
+    known = classifier.load("m").known
+    assert known.columns == read("train.csv", table=TableSettings(None, "tags", None, ";")).schema.columns
+    assert [line.split("\t")[0] for line in run("predict", "m", "plain.txt", "-q")][::2] == ["login", "billing"]
+    assert [line.split("\t")[:2] for line in run("predict", "m", "few.csv", "-q")] == [["x", "login"], ["y", "billing"]]
+    (found, _) = map(json.loads, run("predict", "m", "said.jsonl", "--text-column", "said", "--json", "-q"))
+    assert (found["id"], found["labels"][0]["label"]) == (7, "billing")
+    assert "n\t40" in run("eval", "m", "--test", "train.csv", "-q")
+    with pytest.raises(EmbedxError, match=r'few\.csv: no column "tags", as the training data have; there are text, title, id'):
+        run("eval", "m", "--test", "few.csv")
