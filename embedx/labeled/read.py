@@ -178,9 +178,10 @@ def _rows_of(
         for setting in table.given:
             raise EmbedxError(f"{name}: {option_name(setting)} applies to tables: CSV, TSV, JSON Lines and Parquet")
         if like and like.columns and not like.columns.text:
-            raise EmbedxError(
-                f"{name}: no table, as the training data are; give a table with {', '.join(like.columns.numbers)}"
-            )
+            numbers = ", ".join(like.columns.numbers)
+            raise EmbedxError(f"{name}: no table, as the training data are; give a table with {numbers}")
+        if like and like.columns and like.columns.numbers:
+            progress.note(f"{name}: no table, so that rows have no {', '.join(like.columns.numbers)}")
     if issparse(features):
         n_values = features.nnz
         features.resize(features.shape[0], known.n_features)

@@ -16,6 +16,7 @@ import itertools
 import json
 import math
 import re
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -91,8 +92,8 @@ def format_of(lines: Lines, given: TableSettings, like: Columns | None, is_text:
         return ""
     if (by_name := reader_of(lines.name)) in ("json", "table"):
         return by_name
-    found = {each.strip() for each in first.replace('"', "").split(delimiter_of(first, ()))}
-    lower = {each.lower() for each in found}
+    fields = [each.strip() for each in first.replace('"', "").split(delimiter_of(first, ()))]
+    found, lower = {*fields, *map(str, range(1, len(fields) + 1))}, {each.lower() for each in fields}
     if given.given or (like and (not like.text or {*like.text, *like.numbers} <= found)):
         return "table"
     return "table" if not is_text and lower & LABEL_NAMES and lower & (TITLE_NAMES | TEXT_NAMES) else ""
@@ -326,7 +327,8 @@ def _number(value: Any) -> float | None:
 
 def _labels(value: Any, separator: str | None) -> list[str] | None:
     if isinstance(value, str) and value[:1] == "[" and value[-1:] == "]":  # as pandas writes lists to CSV
-        with contextlib.suppress(ValueError, SyntaxError, RecursionError, MemoryError):
+        with contextlib.suppress(ValueError, SyntaxError, RecursionError, MemoryError), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of odd escapes
             value = ast.literal_eval(value)
     parts = value if isinstance(value, list) else [value]
     texts = [_text(each) for each in parts]

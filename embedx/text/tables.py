@@ -264,6 +264,6 @@ def parquet_records(
             yield from enumerate(batch.to_pylist(), done + 1)
             done += batch.num_rows
             file.count = size * done // table.metadata.num_rows
-    except (pyarrow.ArrowException, UnicodeDecodeError) as error:
+    except (pyarrow.ArrowException, ValueError, OverflowError) as error:
         raise OSError(str(error)) from error
     file.count = size

@@ -5,18 +5,24 @@ and gives a function that reads them and checks what comes out.
 """
 
 import contextlib
+import csv
 import io
+import json
 import random
 import struct
 import tempfile
+from datetime import datetime
 from pathlib import Path
 
 import numpy as np
+import pyarrow
+from pyarrow import parquet
 from scipy.sparse import coo_matrix, csc_matrix, csr_matrix, save_npz
 
 from embedx.evaluation.word_sets import read_analogies, read_categories, read_outliers, read_pairs
 from embedx.labeled.read import read, read_training, with_names
 from embedx.labeled.schema import read_label_names, read_names
+from embedx.labeled.tables import TableSettings
 from embedx.settings import TextSettings
 from embedx.text import cache
 from embedx.text.ngrams import NGrams
@@ -159,6 +165,26 @@ def written(format):
     return content
 
 
+def table(rng):
+    """Rows with text, numbers, labels and ids as CSV, JSON Lines or Parquet."""
+    rows = [
+        {"id": n, "text": f'w{n} "é", x', "price": n / 4 if n % 3 else None, "label": f"['a', {n % 2}]"} for n in range(N_ROWS)
+    ]
+    if rng.random() < 0.4:
+        return "".join(json.dumps(row) + "\n" for row in rows).encode()
+    if rng.random() < 0.3:
+        out = io.BytesIO()
+        parquet.write_table(
+            pyarrow.Table.from_pylist([{**row, "when": datetime.min, "label": ["a", "b"]} for row in rows]), out
+        )
+        return out.getvalue()
+    out = io.StringIO()
+    writer = csv.DictWriter(out, rows[0], delimiter=rng.choice(",;\t|"))
+    writer.writeheader()
+    writer.writerows(rows)
+    return out.getvalue().encode()
+
+
 def recipe(rng):
     return b"""kind = "text"
 reader = "text"
@@ -177,7 +203,7 @@ lowercase = true
 
 
 CONTENTS = (
-    *(text, dump, xc, libsvm, fasttext, dense, idx, sparse, label_lines, label_array, split, names),
+    *(text, dump, xc, libsvm, fasttext, table, dense, idx, sparse, label_lines, label_array, split, names),
     *(pairs, analogies, vector_text, vector_binary, recipe, *map(written, ("npz", "safetensors", "parquet"))),
 )
 
@@ -206,12 +232,12 @@ def check_labeled(data):
     assert labels.offsets[-1] == len(labels.ids)
     assert (labels.ids >= 0).all()
     assert data.schema.names is None or len(data.schema.names) == data.n_labels == len(set(data.schema.names))
-    assert data.schema.vocabulary is None or len(data.schema.vocabulary) == n_features
+    assert data.schema.vocabulary is None or len(data.schema.vocabulary) <= n_features
 
 
-def check_training(source, labels=None):
+def check_training(source, labels=None, **how):
     """Reads it as training data, and then the same as test data."""
-    data = read_training(source, labels)
+    data = read_training(source, labels, **how)
     known = data.schema
     check_labeled(data)
     assert data.labels.ids.max() < data.n_labels
@@ -251,6 +277,15 @@ def encoded(path):
         assert corpus.n_tokens == corpus.counts.sum()
         assert len(corpus.words) == len(set(corpus.words))
         assert corpus.tokens.max() < len(corpus.words)
+
+
+def of_table(folder, rng):
+    settings = rng.choice(
+        (TableSettings(), TableSettings(feature_columns="price", text_column="text"), TableSettings("2", "4"))
+    )
+    return file_of(table, lambda path: check_training(path, table=settings), rng.choice(("given.csv", "given.bin")))(
+        folder, rng
+    )
 
 
 def of_arrays(folder, rng):
@@ -334,6 +369,7 @@ TARGETS = {
     "xc": file_of(xc, check_training),
     "libsvm": file_of(libsvm, check_training),
     "fasttext": file_of(fasttext, check_training),
+    "table": of_table,
     "dense": file_of(dense, check_rows),
     "idx": file_of(idx, check_rows, "given-idx3-ubyte"),
     "sparse": file_of(sparse, check_rows),
