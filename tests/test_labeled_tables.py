@@ -133,6 +133,10 @@ def test_labels_in_a_cell_are_split_only_on_request_or_where_they_are_a_list(wri
     assert names("x,new york; us\nx,us\nx,\n") == ["new york; us", "us"]
     assert names("x,new york; us\nx,us\n", label_separator=";") == ["new york", "us"]
     assert names("x,\"['new york', 'us']\"\nx,us\n") == ["new york", "us"]
+    data = read(
+        write('{"text": "a", "label": 1}\n{"text": NaN, "label": NaN}\n{"label": [true, "b"]}\n{"text": null}\n', "a.jsonl")
+    )
+    assert (data.schema.names, data.labels.n_of_row.tolist()) == (["1", "true", "b"], [1, 0, 2, 0])
     notes = Notes()
     read(write("text,label\nx,a b|c\nx,c\nx,a b\nx,c|a b\n", "a.csv"), progress=notes)
     assert notes.notes[-1].endswith('labels such as "a b|c" are taken whole; --set "label-separator=|" splits them')

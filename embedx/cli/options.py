@@ -32,8 +32,8 @@ SHORT_HELP = {  # the options that --help shows; --help-all shows all
         "subwords", "heldout", "config",
     ),
     "classify": (
-        "test", "objective", "output", "hidden", "weights", "negatives", "epochs", "time_budget", "threads", "learning_rate",
-        "l2", "validation", "config",
+        "test", "text_column", "label_column", "objective", "output", "hidden", "weights", "negatives", "epochs", "time_budget",
+        "threads", "learning_rate", "l2", "validation", "config",
     ),
     "compare": (
         "objectives", "train_labels", "test", "pairs", "output", "resume", "time_budget", "epochs", "seeds", "tune", "heldout",

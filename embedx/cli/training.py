@@ -61,9 +61,9 @@ def classify(
     \b
     embedx classify train.txt --test test.txt
     embedx classify rows.npz --train-labels labels.npz --weights tree
-    embedx classify reviews.txt --objective softmax --hidden 100 --validation 0.1
+    embedx classify tickets.csv --text-column title,body --label-column topic --validation 0.1
 
-    train        XC, LIBSVM, fastText, .npy, .npz or IDX file, DATA@SPLIT[:COLUMN], or digits
+    train        XC, LIBSVM, fastText, CSV, TSV, JSON Lines, Parquet, .npy, .npz or IDX file, DATA@SPLIT[:COLUMN], or digits
     label_names  names of the labels from 0 on: one per line, or ID TAB ... TAB NAME
     """
     given = SimpleNamespace(**locals())

@@ -302,17 +302,13 @@ def _cell(place: str, record: Mapping[str, Any], column: str, read: Callable[[An
     return found
 
 
-def _is_missing(value: Any) -> bool:
-    return value is None or value != value
-
-
 def _text(value: Any) -> str | None:
     if isinstance(value, list):
         parts = [_text(each) for each in value]
         return None if None in parts else " ".join(map(str, parts))
-    if isinstance(value, str) or _is_missing(value):
-        return value or ""
-    return json.dumps(value) if isinstance(value, int | float) else None
+    if value is None or value != value:
+        return ""
+    return json.dumps(value) if isinstance(value, int | float) else value if isinstance(value, str) else None
 
 
 def _number(value: Any) -> float | None:
