@@ -61,7 +61,7 @@ def classify(
     \b
     embedx classify train.txt --test test.txt
     embedx classify rows.npz --train-labels labels.npz --weights tree
-    embedx classify tickets.csv --text-column title,body --label-column topic --validation 0.1
+    embedx classify tickets.csv --text-column title,body --label-column topic
 
     train        XC, LIBSVM, fastText, CSV, TSV, JSON Lines, Parquet, .npy, .npz or IDX file, DATA@SPLIT[:COLUMN], or digits
     label_names  names of the labels from 0 on: one per line, or ID TAB ... TAB NAME
