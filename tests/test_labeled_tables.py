@@ -153,7 +153,7 @@ GIVEN = TableSettings(text_column="text")
         ("a.csv", "label,text,text\nx,a,b\n", GIVEN, ':1: two columns are called "text"; rename one of them'),
         ("a.csv", b"label,text\nx,a\nx,\xe9\n", GIVEN, ":3: not UTF-8; convert the file with iconv"),
         ("a.csv", "label,said\nx,a\n", GIVEN, ': no column "text"; choose --text-column among label, said$'),
-        ("a.csv", "label,x\na,1\nb,1e999\n", TableSettings(feature_columns="x"), ':3: column "x" is "1e999", no finite n'),
+        ("a.csv", "label,x\na,1\nb,1e999\n", TableSettings(feature_columns="x"), ':3: column "x" is "1e999", no finite fl'),
         ("a.jsonl", '{"text": "a", "label": "x"}\n\n{"text": 1\n', GIVEN, r":3: no JSON \(.*\); write an object in"),
         ("a.json", '[{"text": "a"}]\n', GIVEN, r":1: \[\{.*, not an object; write an object in each line, as jq -c"),
         ("a.jsonl", '{"text": {"b": 1}, "label": 1}\n', TableSettings("text.b", "no"), ': no column "no"; choose --label'),
@@ -188,3 +188,8 @@ def test_a_model_reads_what_it_was_trained_on_and_plain_lines_and_other_columns_
     assert "n\t40" in run("eval", "m", "--test", "train.csv", "-q")
     with pytest.raises(EmbedxError, match=r'few\.csv: no column "tags", as the training data have; there are text, title, id'):
         run("eval", "m", "--test", "few.csv")
+
+
+def test_numbers_far_from_the_training_data_stay_finite(write):
+    known = read(write("x,label\n1e-30,a\n2e-30,b\n", "n.csv")).schema
+    assert read(write("x,label\n1e38,a\n-1e38,b\n", "t.csv"), like=known).features.tolist() == [[1e6], [-1e6]]
