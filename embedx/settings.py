@@ -355,7 +355,7 @@ class PhraseSettings(Settings):
     @property
     def connectors(self) -> tuple[str, ...]:
         """The connector words, each once."""
-        return tuple(dict.fromkeys(word for word in re.split(r"[\s,]+", self.connector_words or "") if word))
+        return tuple(dict.fromkeys((self.connector_words or "").replace(",", " ").split()))
 
     def record(self) -> dict[str, Any]:
         """The values, with the threshold that applies; none where nothing is joined."""

@@ -15,7 +15,6 @@ import io
 import itertools
 import json
 import math
-import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -76,7 +75,7 @@ class TableSettings(Settings):
         """The columns that were named, by setting."""
         found = {name: value for name, value in self.record().items() if value is not None and name != "label_separator"}
         single = ("label_column", "id_column")
-        return {name: [value] if name in single else re.split(r"\s*,\s*", value.strip()) for name, value in found.items()}
+        return {name: [v] if name in single else [each.strip() for each in v.split(",")] for name, v in found.items()}
 
 
 def format_of(lines: Lines, given: TableSettings, like: Columns | None, is_text: bool) -> str:

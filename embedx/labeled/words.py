@@ -246,7 +246,7 @@ def _selected(matrix: csr_matrix, column: np.ndarray, n: int) -> csr_matrix:
 
 def is_fasttext(lines: Lines, prefix: str = PREFIX) -> bool:
     """Whether the beginning of the text has labels of that kind."""
-    return re.search(rb"(?:^|[ \n])" + re.escape(prefix.encode()), lines.head) is not None
+    return b" " + prefix.encode() in b" " + lines.head.replace(b"\n", b" ")
 
 
 def read_lines(lines: Lines, settings: TextFeatureSettings, known: TextSchema | None) -> TextRows:
