@@ -42,11 +42,33 @@ class Watch:
 # ---- what all tools share
 
 
-def precision(top: np.ndarray, y: Any) -> dict[str, float]:
-    """P@1, P@3, P@5 of the best labels int (n, 5), -1 where a tool gave fewer; y is the truth, a sparse indicator matrix."""
+def quality(top: np.ndarray, y: Any, files: Files | None = None, first: np.ndarray | None = None) -> dict[str, float]:
+    """P@1, P@3, P@5 of the best labels int (n, 5), -1 where a tool gave fewer; y is the truth, a sparse indicator matrix.
+
+    With the `files` of the training data also PSP@k, by the propensities of Jain et al. 2016 (A = 0.55, B = 1.5), as the ratio
+    of sums over rows. With `first`, the probability of each row's best label, also the calibration error: the mean over ten
+    bins of as many rows each, by that probability, of |share of right answers - mean probability|.
+    """
     rows = np.repeat(np.arange(len(top)), TOP)
-    found = np.asarray(y.tocsr()[rows, np.maximum(top, 0).ravel()]).reshape(top.shape) * (top >= 0)
-    return {f"p@{k}": float(found[:, :k].mean()) for k in (1, 3, 5)}
+    hit = np.asarray(y.tocsr()[rows, np.maximum(top, 0).ravel()]).reshape(top.shape) * (top >= 0)
+    found = {f"p@{k}": float(hit[:, :k].mean()) for k in (1, 3, 5)}
+    if files is not None:
+        trained = indicators(files, "train")
+        scale = (np.log(trained.shape[0]) - 1) * 2.5**0.55
+        weights = 1 + scale * (np.asarray(trained.sum(axis=0)).ravel() + 1.5) ** -0.55
+        gain, ideal = hit * weights[np.maximum(top, 0)], [np.sort(weights[row])[::-1][:TOP] for row in np.split(*rows_in(y))]
+        for k in (1, 3, 5):
+            found[f"psp@{k}"] = float(gain[:, :k].sum() / sum(best[:k].sum() for best in ideal))
+    if first is not None:
+        bins = np.array_split(np.argsort(first, kind="stable"), 10)
+        found["calibration"] = float(np.mean([abs(hit[each, 0].mean() - first[each].mean()) for each in bins]))
+    return found
+
+
+def rows_in(y: Any) -> tuple[np.ndarray, np.ndarray]:
+    """The labels of all rows of a sparse indicator matrix, and where those of the second row, the third, ... begin."""
+    y = y.tocsr()
+    return y.indices, y.indptr[1:-1]
 
 
 def filled(answers: Any) -> np.ndarray:
@@ -55,6 +77,12 @@ def filled(answers: Any) -> np.ndarray:
     for row, labels in zip(top, answers, strict=True):
         row[: min(len(labels), TOP)] = labels[:TOP]
     return top
+
+
+def of_pairs(answers: Any) -> tuple[np.ndarray, np.ndarray]:
+    """The best labels, and the probability of the first of each row, from (label, probability) of each row, best first."""
+    first = np.array([row[0][1] if len(row) else 0.0 for row in answers])
+    return filled([[label for label, _ in row] for row in answers]), first
 
 
 def best(scores: np.ndarray) -> np.ndarray:
@@ -71,17 +99,20 @@ def sparse(files: Files, watch: Watch, which: str = "XY") -> tuple[Any, Any, Any
     return tuple(matrices)  # type: ignore[return-value]
 
 
-def truth(files: Files) -> Any:
+def indicators(files: Files, half: str = "test") -> Any:
     from scipy.sparse import load_npz
 
-    return load_npz(f"{files['folder']}/test.Y.npz")
+    return load_npz(f"{files['folder']}/{half}.Y.npz")
 
 
-def result(watch: Watch, model: Path, top: np.ndarray, files: Files, used: dict[str, Any], package: str) -> Result:
+def result(
+    watch: Watch, model: Path, top: np.ndarray, files: Files, used: dict[str, Any], package: str,
+    first: np.ndarray | None = None,
+) -> Result:  # fmt: skip
     """The result of a peer with any number of labels for each row; `model` is what it saved."""
     return {
-        **watch.seconds, "size": bytes_in(model), **precision(top, truth(files)), "rows": len(top), "used": used,
-        "version": importlib.metadata.version(package),
+        **watch.seconds, "size": bytes_in(model), **quality(top, indicators(files), files, first), "rows": len(top),
+        "used": used, "version": importlib.metadata.version(package),
     }  # fmt: skip
 
 
@@ -107,9 +138,11 @@ def embedx(job: Job, files: Files, scratch: Path) -> Result:
         trained = run(job, training)
     classifier = trained.classifier
     with watch.time("prediction"):
-        top = np.concatenate([ids for ids, _ in classifier.top_k(test.features, TOP, threads=job["threads"])])
+        blocks = list(classifier.top_k(test.features, TOP, threads=job["threads"]))
+    top, probabilities = (np.concatenate(part) for part in zip(*blocks, strict=True))
     size = bytes_in(classifier.save(scratch / "model"))
-    facts = {**watch.seconds, "size": size, **precision(top, truth(files)), "rows": len(top)}
+    scores = quality(top, indicators(files), files, probabilities[:, 0])
+    facts = {**watch.seconds, "size": size, **scores, "rows": len(top)}
     return facts | {"used": chosen(job, classifier.settings)}
 
 
@@ -172,12 +205,13 @@ def fasttext(job: Job, files: Files, scratch: Path) -> Result:
         peer.train_supervised(f"{folder}/train.ft", lr=rate, **fixed, **(options | {"epoch": 0}))
     lines = Path(f"{folder}/test.ft").read_text().splitlines()
     with watch.time("prediction"):
-        answers = model.predict([line.split("\t")[1] for line in lines], k=TOP)[0]
+        answers, probabilities = model.predict([line.split("\t")[1] for line in lines], k=TOP)
     top = filled([[int(label.removeprefix("__label__")) for label in row] for row in answers])
     model.save_model(str(scratch / "model"))
     watch.seconds["training"] = watch.seconds.pop("whole") - watch.seconds["reading"]
     settings = options | {"lr": rate, **{k: v for k, v in fixed.items() if k not in ("verbose", "seed")}}
-    return result(watch, scratch / "model", top, files, settings, "fasttext")
+    first = np.array([row[0] if len(row) else 0.0 for row in probabilities])
+    return result(watch, scratch / "model", top, files, settings, "fasttext", first)
 
 
 def omikuji(job: Job, files: Files, scratch: Path) -> Result:
@@ -200,12 +234,13 @@ def omikuji(job: Job, files: Files, scratch: Path) -> Result:
         for row in range(x.shape[0]):
             span = slice(x.indptr[row], x.indptr[row + 1])
             pairs = list(zip(x.indices[span].tolist(), x.data[span].tolist(), strict=True))
-            answers.append([label for label, _ in model.predict(pairs, top_k=TOP)])
+            answers.append(model.predict(pairs, top_k=TOP))
     with log_of_stderr(scratch / "log"):
         model.save(str(scratch / "model"))
     names = ("n_trees", "linear_loss_type", "linear_c", "linear_eps", "cluster_k", "min_branch_size", "max_depth")
     facts = {name: getattr(settings, name) for name in names}
-    return result(watch, scratch / "model", filled(answers), files, facts, "omikuji")
+    top, first = of_pairs(answers)
+    return result(watch, scratch / "model", top, files, facts, "omikuji", first)
 
 
 @contextlib.contextmanager
@@ -232,10 +267,11 @@ def napkinxc(job: Job, files: Files, scratch: Path) -> Result:
         model.fit(x, y)
     model.load()
     with watch.time("prediction"):
-        answers = model.predict(test, top_k=TOP)
+        answers = model.predict_proba(test, top_k=TOP)
     names = ("loss", "optimizer", "liblinear_c", "arity", "max_leaves", "tree_type", "ensemble")
     facts = used(PLT.__init__, job["options"], *names)
-    return result(watch, scratch / "model", filled(answers), files, facts, "napkinxc")
+    top, first = of_pairs(answers)
+    return result(watch, scratch / "model", top, files, facts, "napkinxc", first)
 
 
 def pecos(job: Job, files: Files, scratch: Path) -> Result:
@@ -257,7 +293,35 @@ def pecos(job: Job, files: Files, scratch: Path) -> Result:
     rows = [answers[row] for row in range(answers.shape[0])]
     top = filled([row.indices[np.argsort(-row.data, kind="stable")] for row in rows])
     model.save(str(scratch / "model"))
-    return result(watch, scratch / "model", top, files, settings | {"beam_size": 10}, "libpecos")
+    first = np.array([row.data.max(initial=0.0) for row in rows])
+    return result(watch, scratch / "model", top, files, settings | {"beam_size": 10}, "libpecos", first)
+
+
+def libmultilabel(job: Job, files: Files, scratch: Path) -> Result:
+    """Its linear methods as their documentation has them: a tree, three trees, or one classifier for each label.
+
+    Scores are arrays of all labels, so rows are predicted by hundreds.
+    """
+    import joblib
+    from libmultilabel import linear as peer
+
+    watch, options = Watch(), dict(job["options"])
+    x, y, test, _ = sparse(files, watch)
+    method, solver = options.pop("method"), f"-s 1 -e 0.0001 -c 1 -m {job['threads']} -q"
+    with watch.time("training"):
+        model = getattr(peer, f"train_{method}")(y, x.astype(np.float64), options=solver, verbose=False, **options)
+    answers = []
+    with watch.time("prediction"):
+        for start in range(0, test.shape[0], 200):
+            scores = peer.predict_values(model, test[start : start + 200].astype(np.float64))
+            few = np.argpartition(-scores, TOP, axis=1)[:, :TOP]
+            values = np.take_along_axis(scores, few, axis=1)
+            answers.append((np.take_along_axis(few, best(values), axis=1), values.max(axis=1)))
+    joblib.dump(model, scratch / "model")
+    top, first = (np.concatenate(part) for part in zip(*answers, strict=True))
+    is_probability = method != "1vsrest"
+    facts = {"method": method, "solver": solver.replace(" -q", ""), "beam_width": 10} | options
+    return result(watch, scratch / "model", top, files, facts, "libmultilabel", first if is_probability else None)
 
 
 def linearsvc(job: Job, files: Files, scratch: Path) -> Result:
@@ -372,7 +436,7 @@ def growth(job: Job, files: Files, scratch: Path) -> Result:
     with watch.time("prediction"):
         top = np.concatenate([ids for ids, _ in classifier.top_k(test, TOP, threads=job["threads"])])
     return {
-        **watch.seconds, **precision(top, y), "rows": len(top), "values": int(training.features.nnz), "data": before,
+        **watch.seconds, **quality(top, y), "rows": len(top), "values": int(training.features.nnz), "data": before,
         "trained": trained, "size": sum(array.nbytes for array in classifier.arrays.values()),
         "used": chosen(job, classifier.settings),
     }  # fmt: skip
@@ -386,7 +450,8 @@ def random_data(rng: np.random.Generator, n: int, d: int, n_labels: int) -> Any:
 
 
 TOOLS = {
-    "embedx": embedx, "fastText": fasttext, "omikuji": omikuji, "napkinXC": napkinxc, "PECOS": pecos, "LinearSVC": linearsvc,
+    "embedx": embedx, "fastText": fasttext, "omikuji": omikuji, "napkinXC": napkinxc, "PECOS": pecos,
+    "LibMultiLabel": libmultilabel, "LinearSVC": linearsvc,
     "embedx single": embedx_single, "LogisticRegression": logistic_regression, "embedx scaling": scaling,
     "embedx growth": growth,
 }  # fmt: skip

@@ -17,7 +17,7 @@ from embedx import objectives
 from embedx.classification import task as classification
 from embedx.classification.defaults import new_objective
 from embedx.classification.settings import ClassifySettings
-from eval.classification_process import best, precision
+from eval.classification_process import best, quality
 from eval.defaults_data import halves
 from eval.experiment import Experiment, Run
 from eval.page import listed, shown_settings, table
@@ -103,7 +103,7 @@ def measure_sklearn(tool: str, train: Any, test: Any) -> Result:
             classes, scores = fitted(model, train, test, several)
         seconds = time.monotonic() - began
         found.append(
-            {**precision(classes[best(scores)], indicator(test.labels, test.n_labels)), "seconds": seconds, "c": penalty}
+            {**quality(classes[best(scores)], indicator(test.labels, test.n_labels)), "seconds": seconds, "c": penalty}
         )
         if tool == "LogisticRegression" and not several:
             found[-1]["log_likelihood"] = likelihood(model, test)

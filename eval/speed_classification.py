@@ -97,7 +97,7 @@ CONTENDERS = {  # their tools
 SLOW = "linearsvc"  # half an hour on EURLex: measured on request
 PACKAGES = {
     "fastText": "fasttext", "omikuji": "omikuji", "napkinXC": "napkinxc", "LinearSVC": "scikit-learn",
-    "LogisticRegression": "scikit-learn",
+    "LogisticRegression": "scikit-learn", "LibMultiLabel": "libmultilabel",
 }  # fmt: skip
 MARGIN = 0.005  # how far below another's P@1 and P@5 still counts as as accurate
 DATA = {"eurlex": "eurlex-4.3k", "bibtex": "bibtex", "mnist": "mnist"}  # as `papers` calls it; others by the same name

@@ -6,10 +6,11 @@ import json
 import numpy as np
 import pytest
 from eval_setup import RESULTS, Records, Run, found, made_up, rows_of
-from scipy.sparse import csr_matrix
+from scipy.sparse import csr_matrix, save_npz
 
 from embedx import objectives
 from embedx.classification.settings import ClassifySettings
+from embedx.evaluation.labels import LabelMetrics
 from embedx.labeled.data import Labels
 from embedx.labeled.read import read_training
 from eval import classification_process as process
@@ -72,8 +73,24 @@ def test_both_text_files_hold_every_feature_and_label(tmp_path):
 
 def test_precision_counts_a_missing_answer_as_a_miss():
     truth = csr_matrix(np.array([[1, 0, 1, 0, 0, 0], [0, 0, 0, 0, 0, 1]], dtype=np.float32))
-    found = process.precision(process.filled([[0, 1, 2, 3, 4], []]), truth)
+    found = process.quality(process.filled([[0, 1, 2, 3, 4], []]), truth)
     assert found == pytest.approx({"p@1": 1 / 2, "p@3": 2 / 6, "p@5": 2 / 10})
+
+
+def test_propensity_scores_are_those_of_embedx_eval_and_bins_tell_calibration(tmp_path):
+    rng = np.random.default_rng(1)
+    trained, truth = ((rng.random((50, 8)) < 0.3).astype(np.float32) for _ in range(2))
+    save_npz(tmp_path / "train.Y.npz", csr_matrix(trained))
+    top = np.argsort(rng.random((50, 8)), axis=1)[:, :5]
+    right = truth[np.arange(50), top[:, 0]]
+    found = process.quality(top, csr_matrix(truth), {"folder": str(tmp_path)}, right * 0.5)
+    metrics = LabelMetrics(8, trained.sum(axis=0).astype(np.int64), 50)
+    metrics.add_ranked(top, Labels.of_rows([np.flatnonzero(row) for row in truth]))
+    expected = metrics.result()
+    assert {name: found[name] for name in ("psp@1", "psp@3", "psp@5")} == pytest.approx(
+        {name: expected[name] for name in ("psp@1", "psp@3", "psp@5")}
+    )
+    assert found["calibration"] == pytest.approx(right.mean() / 2)
 
 
 def test_a_data_set_is_written_once_and_measured_in_a_process(tmp_path):
