@@ -67,7 +67,8 @@ def test_two_workers_learn_what_one_machine_does_and_one_that_is_killed_or_hangs
     monkeypatch.setattr(run, "MIN_TIMEOUT", 2.0)
     watching = Watching(0.3, lose)
     found = trained(two_topics, cluster, watching, heldout=0.05)
-    os.kill(watching.workers()[1], signal.SIGCONT)
+    with contextlib.suppress(ProcessLookupError):  # Ray may have ended it
+        os.kill(watching.workers()[1], signal.SIGCONT)
     assert len(watching.says("is lost")) == 2
     assert is_on_topic(found.vectors)
     facts = found.vectors.facts

@@ -207,7 +207,8 @@ def test_no_bar_runs_into_rows_that_are_read_at_once(tmp_path):
     shell = ["sh", "-c", 'f=$1; shift; "$@" | head -n 2; "$@" >"$f"', "sh", str(tmp_path / "rows"), *COMMAND]
     text = on_a_terminal(*shell, "predict", *places)
     rows = (tmp_path / "rows").read_text().splitlines()
-    assert text.splitlines()[:2] == rows[:2]
+    lines = [line for line in text.splitlines() if not line.startswith("reading: ")]  # a slow stage has a line of its own
+    assert lines[:2] == rows[:2]
     assert "%|" in text.partition(rows[1])[2]  # into a file goes a bar
 
 
