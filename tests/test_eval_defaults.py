@@ -1,31 +1,9 @@
-"""eval defaults: the data it is measured on, and what its tables tell."""
+"""eval defaults: the data it is measured on."""
 
 import numpy as np
 import pytest
-from eval_setup import Records, environment
 
-from eval import defaults, defaults_data
-
-
-@pytest.fixture
-def records(tmp_path):
-    found = Records(tmp_path / "defaults.jsonl", environment())
-    found.add({"set": "tags", "tool": "LinearSVC"}, {"p@1": 0.5, "p@3": 0.4, "p@5": 0.3, "seconds": 2.0, "c": 1.0}, "x")
-    found.add({"set": "tags", "tool": "LogisticRegression"}, {"left_out": True}, "x")
-    for objective, which, precision in (("ns", "now", 0.449), ("ar", "now", 0.451), ("ar", "before", 0.123)):
-        job = {"set": "tags", "tool": "embedx", "objective": objective, "defaults": which, "threads": 1}
-        found.add(job, {"p@1": precision, "p@3": 0.2, "p@5": 0.1, "seconds": 1.0, "settings": {"epochs": 3}}, "x")
-    return found
-
-
-def test_what_is_more_than_a_tenth_below_the_better_linear_classifier_is_bold(records):
-    lines = {line.split(" | ")[0].strip("| "): line for line in defaults.precisions("unseen", records).splitlines()}
-    assert "**0.449**" in lines["`ns`"]
-    assert "0.451 (0.123)" in lines["`ar`"]
-    assert "**" not in lines["`ar`"]
-    assert "0.500" in lines["LinearSVC"]
-    assert "0." not in lines["LogisticRegression"]
-    assert "0.90" in next(line for line in defaults.relative(records).splitlines() if "`ns`" in line)
+from eval import defaults_data
 
 
 @pytest.mark.parametrize("make", [defaults_data.articles, defaults_data.tags], ids=["articles", "tags"])

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from eval_setup import Records, Run, environment, found, made_up, rows_of
+from eval_setup import Records, Run, environment, found, rows_of
 
 from embedx.labeled.data import Labeled, Labels
 from eval import papers_adversarial as script
@@ -13,12 +13,6 @@ def point(seconds, accuracy, epochs=1.0):
         "seconds": seconds, "epochs": epochs, "accuracy": accuracy, "accuracy error": 0.01, "log-likelihood": accuracy - 3,
         "log-likelihood error": 0.01,
     }  # fmt: skip
-
-
-def curve_of(contender, seed, accuracies):
-    job = {"data": "categories", "what": "curve", "contender": contender, "seed": seed, "seconds": 12.0}
-    points = [point(4.0**i, accuracy) for i, accuracy in enumerate(accuracies)]
-    return job, {"rate": 0.1, "penalty": 0.0, "points": points}
 
 
 def test_labels_are_numbered_by_those_of_training_rows_and_every_row_with_one_is_kept():
@@ -69,16 +63,3 @@ def test_one_data_set_from_its_search_to_its_table(tmp_path, monkeypatch):
             assert seconds == sorted(seconds)
     assert set(rows_of(script.results("eurlex", run.records))) == {"uniform", "adversarial"}
     assert script.results("categories", run.records) == "Not measured."
-
-
-@pytest.mark.parametrize(("accuracies", "printed", "verdict"), [
-    ([0.5, 0.5, 0.5, 0.5], "1.0 ± 0.0", "met"), ([0.1, 0.5, 0.5, 0.5], "8.6 ± 0.0", "**not met**"),
-    ([0.1, 0.1, 0.1, 0.1], "0 of 2 seeds", "**not met**"),
-])  # fmt: skip
-def test_the_target_is_a_tenth_of_the_time_to_the_same_accuracy_on_smoothed_curves(tmp_path, accuracies, printed, verdict):
-    runs = [curve_of("uniform", seed, [0.1, 0.2, 0.4, 0.5]) for seed in (1, 2)]  # whose smoothed curve ends at 0.45
-    runs += [curve_of("adversarial", seed, accuracies) for seed in (1, 2)]
-    records = made_up(tmp_path / "raw", runs, mixed=True)
-    line = script.targets(records).splitlines()[4]
-    assert f"0.440 after seconds: uniform noise 54.2 ± 0.0, adversarial noise {printed}" in line
-    assert line.endswith(f"| {verdict} |")

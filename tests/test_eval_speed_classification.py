@@ -121,21 +121,11 @@ def several(name, tool, training, p, turn=1, **more):
     return job, result
 
 
-def test_the_fastest_embedx_that_is_as_accurate_stands_beside_each_peer(tmp_path):
-    runs = [
-        several("embedx quick", "embedx", 1.0, 0.60),
-        several("embedx good", "embedx", 3.0, 0.698, size=5e6),
-        several("embedx slow", "embedx", 9.0, 0.72),
-        several("tree", "omikuji", 6.0, 0.70, size=1e6, version="0.5"),
-        several("best", "PECOS", 6.0, 0.80, version="1.2"),
-    ]
-    records = made_up(tmp_path / "raw", runs)
-    rows = rows_of(main.equal_quality("eurlex", records))
-    assert rows["tree"]["embedx"] == "embedx good"
-    assert [rows["tree"][f"× its {kind}"] for kind in ("training time", "prediction time", "model size")] == ["0.5", "1", "5"]
-    assert rows["best"]["embedx"] == "none as accurate; embedx slow has 0.7200, 0.7200"
-    assert "omikuji 0.5, PECOS 1.2" in "\n".join(records.circumstances())
-    assert "- tree: C 2.5" in main.settings_of("eurlex", records)
+@pytest.mark.parametrize("measure", ["p@1", "p@5"])
+def test_who_is_as_accurate_is_judged_by_the_first_answer_and_by_five(measure):
+    peer = {"p@1": 0.5, "p@5": 0.5}
+    assert main.as_accurate(peer | {measure: 0.5 - 0.9 * main.MARGIN}, peer)
+    assert not main.as_accurate(peer | {measure: 0.5 - 1.1 * main.MARGIN}, peer)
 
 
 def test_a_contender_that_failed_is_reported(tmp_path):

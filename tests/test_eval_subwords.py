@@ -32,10 +32,6 @@ def records(tmp_path):
             job = common | {"tool": tool, "seed": seed} | ({"alpha": rate} if rate else {})
             if seed == 1 or rate != 0.05:
                 kept.add(job, {"groups": {"seen": score}}, "x")
-    for seed, seconds in ((1, 4.0), (2, 2.0), (3, 1.0)):
-        job = {"kind": "speed", "ngrams": NGRAMS, "seed": seed}
-        kept.add(job | {"tool": "embedx"}, {"total": seconds, "training": seconds / 2}, "x")
-        kept.add(job | {"tool": "fasttext"}, {"total": 5 * seconds, "training": 4 * seconds}, "x")
     return kept
 
 
@@ -44,7 +40,3 @@ def test_fasttext_is_compared_at_its_better_rate(records):
     run.need, run.records = lambda *_: True, records
     jobs = [(job["seed"], job["alpha"]) for job in subwords.jobs(run) if job["ngrams"] is not None]
     assert jobs == [(1, 0.05), (1, 0.1), (2, 0.1), (3, 0.1)]
-    lines = subwords.quality(records).splitlines()
-    assert [line.split(" | ")[2] for line in lines[2:]] == ["embedx, n-grams of 3 to 6", "fastText, n-grams of 3 to 6"]
-    assert "0.402" in lines[3]
-    assert "+0.100 ±" in lines[2]
