@@ -9,14 +9,9 @@ from embedx.objectives.binary_tree import halves, huffman
 from embedx.objectives.hs import HierarchicalSoftmax
 
 COUNTS = {
-    "one class": [4],
-    "two": [3, 5],
-    "equal": [7] * 13,
-    "some never seen": [0, 9, 0, 0, 4, 1, 0, 1],
-    "never seen": [0] * 9,
-    "powers of two": [2**k for k in range(40)],
-    "Zipf": [10**6 // k for k in range(1, 300)],
-}
+    "one class": [4], "two": [3, 5], "equal": [7] * 13, "some never seen": [0, 9, 0, 0, 4, 1, 0, 1], "never seen": [0] * 9,
+    "powers of two": [2**k for k in range(40)], "Zipf": [10**6 // k for k in range(1, 300)],
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("counts", COUNTS.values(), ids=COUNTS)

@@ -45,18 +45,13 @@ def npy_that_claims(shape, dtype="<f4"):
 
 
 TOO_LARGE = {
-    "rows": "2000 9 9\n" + "1 1:1\n" * 2000,
-    "values": "9 9 9\n" + ("1 " + "1:1 " * 500 + "\n") * 9,
-    "labels": "9 9 9\n" + ("1," * 1000 + "1 1:1\n") * 9,
-    "empty rows": "2001 9 9\n1 1:1\n" + "\n" * 2000,
-    "empty rows within": "2001 9 9\n" + "\n" * 2000 + "1 1:1\n",
-    "libsvm": "1 1:1\n" * 2000,
-    "names of labels": "".join(f"name{n} 1:1\n" for n in range(100)),
-    "bags": "__label__a\n" * 2000,
-    "empty bags": "__label__a\n" + "\n" * 1000 + "b\n",
-    "words": "__label__a " + " ".join(f"word{n}" for n in range(100)),
+    "rows": "2000 9 9\n" + "1 1:1\n" * 2000, "values": "9 9 9\n" + ("1 " + "1:1 " * 500 + "\n") * 9,
+    "labels": "9 9 9\n" + ("1," * 1000 + "1 1:1\n") * 9, "empty rows": "2001 9 9\n1 1:1\n" + "\n" * 2000,
+    "empty rows within": "2001 9 9\n" + "\n" * 2000 + "1 1:1\n", "libsvm": "1 1:1\n" * 2000,
+    "names of labels": "".join(f"name{n} 1:1\n" for n in range(100)), "bags": "__label__a\n" * 2000,
+    "empty bags": "__label__a\n" + "\n" * 1000 + "b\n", "words": "__label__a " + " ".join(f"word{n}" for n in range(100)),
     "labels of bags": "".join(f"__label__{n}\n" for n in range(100)),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("what", TOO_LARGE)
@@ -85,15 +80,10 @@ MATRIX = io.BytesIO()
 save_npz(MATRIX, csr_matrix(np.ones(BIG, np.float32)))
 
 
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        ("x.npy.gz", gzip.compress(npy(np.ones(BIG)), mtime=0)),
-        ("x.npz", MATRIX.getvalue()),
-        ("x.npz.gz", gzip.compress(MATRIX.getvalue(), mtime=0)),
-        ("x.npz.gz", gzip.compress(b"PK\3\4" + bytes(10**6), mtime=0)),
-    ],
-)
+@pytest.mark.parametrize(("name", "content"), [
+    ("x.npy.gz", gzip.compress(npy(np.ones(BIG)), mtime=0)), ("x.npz", MATRIX.getvalue()),
+    ("x.npz.gz", gzip.compress(MATRIX.getvalue(), mtime=0)), ("x.npz.gz", gzip.compress(b"PK\3\4" + bytes(10**6), mtime=0)),
+])  # fmt: skip
 def test_arrays_that_do_not_fit_are_an_error_before_memory_is_asked_for(write, name, content, little_memory):
     with pytest.raises(EmbedxError, match=rf"{name}: {HALF}"):
         read(write(content, name))
@@ -165,16 +155,9 @@ def test_words_left_out_are_counted_even_from_the_cache(tmp_path):
         assert f"{tmp_path}/corpus.txt: 1 word of more than 4,194,304 bytes left out; is all of it text?" in progress.notes
 
 
-@pytest.mark.parametrize(
-    "xml",
-    [
-        "<page><text>" + "a " * 600,
-        "<page><text a='" + "a " * 600,
-        "<!--" + "a " * 600,
-        "<a>" * 1200,
-        "<a><b><c/>" + "<c/>" * 900,
-    ],
-)
+@pytest.mark.parametrize("xml", [
+    "<page><text>" + "a " * 600, "<page><text a='" + "a " * 600, "<!--" + "a " * 600, "<a>" * 1200, "<a><b><c/>" + "<c/>" * 900,
+])  # fmt: skip
 def test_what_no_dump_has_is_an_error(tmp_path, monkeypatch, xml):
     monkeypatch.setattr(wikipedia, "MAX_BYTES", 1000)
     data = f"<mediawiki>{xml}".encode()

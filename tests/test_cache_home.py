@@ -40,15 +40,11 @@ def spare(temporary):
     return temporary / f"embedx-{os.geteuid()}"
 
 
-@pytest.mark.parametrize(
-    ("variable", "value", "below", "why"),
-    [
-        ("HOME", "missing", ".cache/embedx", "No such file or directory"),
-        ("HOME", "/proc/self/missing", ".cache/embedx", "No such file or directory"),
-        ("XDG_CACHE_HOME", "file", "embedx", "Not a directory"),
-        ("EMBEDX_CACHE_DIR", "file/cache", "", "Not a directory"),
-    ],
-)
+@pytest.mark.parametrize(("variable", "value", "below", "why"), [
+    ("HOME", "missing", ".cache/embedx", "No such file or directory"),
+    ("HOME", "/proc/self/missing", ".cache/embedx", "No such file or directory"),
+    ("XDG_CACHE_HOME", "file", "embedx", "Not a directory"), ("EMBEDX_CACHE_DIR", "file/cache", "", "Not a directory"),
+])  # fmt: skip
 def test_a_private_temporary_folder_takes_the_place_of_one_that_cannot_be_written(
     temporary, monkeypatch, caplog, variable, value, below, why
 ):

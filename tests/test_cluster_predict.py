@@ -38,12 +38,10 @@ def of_topics(**options):
 
 
 MODELS = {
-    "noise": lambda: at_random("ns", sampler="unigram"),
-    "a hidden layer": lambda: at_random("softmax", hidden=8),
-    "a path": lambda: at_random("hs", sampler="path"),
-    "sparse weights": lambda: of_topics(weights="sparse"),
+    "noise": lambda: at_random("ns", sampler="unigram"), "a hidden layer": lambda: at_random("softmax", hidden=8),
+    "a path": lambda: at_random("hs", sampler="path"), "sparse weights": lambda: of_topics(weights="sparse"),
     "a tree": lambda: of_topics(weights="tree", leaf_size=8),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", MODELS)

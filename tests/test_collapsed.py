@@ -181,20 +181,17 @@ def test_a_budget_too_small_for_anything_is_reported(home, two_topics):
     assert embedx.load(home / "nothing").facts["history"] == []
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ([*SOFTMAX, "--block-size", "3"], "--block-size does not apply with --collapsed"),
-        ([*SOFTMAX, "--negatives", "3"], "--negatives does not apply with --collapsed"),
-        (["--collapsed", "--objective", "mips", "--set", "warm-up=1"], "--set warm-up does not apply with --collapsed"),
-        (["--collapsed", "--objective", "mips", "--loss", "margin"], "does not apply to --objective mips; taken by softmax"),
-        (["--collapsed", "--objective", "ldgs", "--set", "rescore=no"], "leave out --set rescore=no"),
-        (["--set", "count-passes=3"], "--set count-passes applies only with --collapsed"),
-        (["--optimizer", MOMENTUM], "is for `embedx train --collapsed`; `embedx train` takes adagrad"),
-        (["--optimizer", MOMENTUM, "--learning-rate", "1"], "is for `embedx train --collapsed`; `embedx train` takes adagrad"),
-        ([*SOFTMAX, "--optimizer", "adagrad"], f"`embedx train --collapsed` takes {MOMENTUM}"),
-    ],
-)
+@pytest.mark.parametrize(("options", "message"), [
+    ([*SOFTMAX, "--block-size", "3"], "--block-size does not apply with --collapsed"),
+    ([*SOFTMAX, "--negatives", "3"], "--negatives does not apply with --collapsed"),
+    (["--collapsed", "--objective", "mips", "--set", "warm-up=1"], "--set warm-up does not apply with --collapsed"),
+    (["--collapsed", "--objective", "mips", "--loss", "margin"], "does not apply to --objective mips; taken by softmax"),
+    (["--collapsed", "--objective", "ldgs", "--set", "rescore=no"], "leave out --set rescore=no"),
+    (["--set", "count-passes=3"], "--set count-passes applies only with --collapsed"),
+    (["--optimizer", MOMENTUM], "is for `embedx train --collapsed`; `embedx train` takes adagrad"),
+    (["--optimizer", MOMENTUM, "--learning-rate", "1"], "is for `embedx train --collapsed`; `embedx train` takes adagrad"),
+    ([*SOFTMAX, "--optimizer", "adagrad"], f"`embedx train --collapsed` takes {MOMENTUM}"),
+])  # fmt: skip
 def test_what_does_not_apply_is_reported_by_name(home, two_topics, options, message):
     done = embedx_run(home, "train", two_topics, *options, "--output", "mistake", check=False)
     assert done.returncode == 2

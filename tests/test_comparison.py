@@ -246,16 +246,10 @@ def test_labelled_data_by_the_command_line(tmp_path, monkeypatch, capsys):
 # ---- mistakes
 
 
-@pytest.mark.parametrize(
-    ("first", "is_labelled"),
-    [
-        ("3 10 4\n0 1:2 3:4\n", True),
-        ("7 1:0.5 9:1e-3 12:2\n", True),
-        ("__label__good a nice film\n", True),
-        ("so it was 10:30 when the train left\n", False),
-        ("anarchism originated as a term of abuse\n", False),
-    ],
-)
+@pytest.mark.parametrize(("first", "is_labelled"), [
+    ("3 10 4\n0 1:2 3:4\n", True), ("7 1:0.5 9:1e-3 12:2\n", True), ("__label__good a nice film\n", True),
+    ("so it was 10:30 when the train left\n", False), ("anarchism originated as a term of abuse\n", False),
+])  # fmt: skip
 def test_labelled_data_are_recognised(write, first, is_labelled):
     file = write(first)
     assert looks_labelled(file) is is_labelled
@@ -264,20 +258,17 @@ def test_labelled_data_are_recognised(write, first, is_labelled):
             comparison.data_of([file], {}, CompareSettings())
 
 
-@pytest.mark.parametrize(
-    ("names", "options", "more", "message"),
-    [
-        (["-"], {}, {}, "-: can be read only once"),
-        (["CORPUS"], {"hidden": 9}, {}, "--hidden applies to labelled data; without --test, DATA is text"),
-        (["CORPUS"], {"dim": 9}, {"test": "x"}, "--dim applies to text; with --test, DATA are labelled"),
-        (["-"], {}, {"test": "x"}, "-: can be read only once"),
-        (["CORPUS", "b"], {}, {"test": "x"}, "b: with --test, DATA is one file"),
-        (["CORPUS"], {}, {"train_labels": "x"}, "name the labelled data to score on with --test"),
-        (["CORPUS"], {}, {"test_labels": "x"}, "--test-labels needs --test"),
-        (["digits"], {}, {"analogies": "x"}, "--pairs and --analogies are for word vectors"),
-        (["nowhere.txt"], {}, {}, "nowhere.txt: no such file"),
-    ],
-)
+@pytest.mark.parametrize(("names", "options", "more", "message"), [
+    (["-"], {}, {}, "-: can be read only once"),
+    (["CORPUS"], {"hidden": 9}, {}, "--hidden applies to labelled data; without --test, DATA is text"),
+    (["CORPUS"], {"dim": 9}, {"test": "x"}, "--dim applies to text; with --test, DATA are labelled"),
+    (["-"], {}, {"test": "x"}, "-: can be read only once"),
+    (["CORPUS", "b"], {}, {"test": "x"}, "b: with --test, DATA is one file"),
+    (["CORPUS"], {}, {"train_labels": "x"}, "name the labelled data to score on with --test"),
+    (["CORPUS"], {}, {"test_labels": "x"}, "--test-labels needs --test"),
+    (["digits"], {}, {"analogies": "x"}, "--pairs and --analogies are for word vectors"),
+    (["nowhere.txt"], {}, {}, "nowhere.txt: no such file"),
+])  # fmt: skip
 def test_mistakes_are_reported_before_anything_is_trained(write, names, options, more, message):
     names = [write("a b c") if name == "CORPUS" else name for name in names]
     with pytest.raises(EmbedxError, match=re.escape(message)):
@@ -288,11 +279,9 @@ def test_folders_and_names_that_are_none_are_reported(two_topics, tmp_path):
     data, settings = small_text(two_topics, tmp_path)
     (tmp_path / "file").write_text("x")
     for names, folder, message in (
-        ([], "out", "--objectives: name those to compare"),
-        (["nss"], "out", "--objective nss: no such objective"),
-        (["ns"], "file", "file: a file; choose another --output"),
-        (["ns"], "", "not empty, and no comparison"),
-    ):
+        ([], "out", "--objectives: name those to compare"), (["nss"], "out", "--objective nss: no such objective"),
+        (["ns"], "file", "file: a file; choose another --output"), (["ns"], "", "not empty, and no comparison"),
+    ):  # fmt: skip
         with pytest.raises(EmbedxError, match=message):
             comparison.compare(data, names, settings, tmp_path / folder)
     with pytest.raises(EmbedxError, match="--epochs and --time-budget both say when to stop"):

@@ -81,15 +81,9 @@ def test_a_part_of_a_kernel_is_called_from_python_as_well(place):
     assert {file: file.stat().st_mtime_ns for file in (place / "cache").rglob("*.nb?")} == kept
 
 
-@pytest.mark.parametrize(
-    ("files", "damage", "why"),
-    [
-        ("*.nbi", half, ""),
-        ("*.nb?", lambda data: b"", ""),
-        ("*.nbc", other_code, "its hash is another one"),
-    ],
-    ids=["index cut", "all empty", "code changed"],
-)
+@pytest.mark.parametrize(("files", "damage", "why"), [
+    ("*.nbi", half, ""), ("*.nb?", lambda data: b"", ""), ("*.nbc", other_code, "its hash is another one"),
+], ids=["index cut", "all empty", "code changed"])  # fmt: skip
 def test_damaged_kernels_are_compiled_anew_and_kept(place, files, damage, why):
     used(place)
     damaged = list((place / "cache" / "kernels").rglob(files))

@@ -34,23 +34,18 @@ def test_options_are_those_of_the_file_and_typed_ones_come_first(asked, file):  
     assert (objective, typed["dim"], typed["lowercase"]) == ("ove", 20, True)
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("epohcs = 3", "No such option: --epohcs; did you mean --epochs? see --help"),
-        ("config = 'x'", "config: a file cannot name another; leave it out"),
-        ("epochs = 2.5", "--epochs 2.5: must be a whole number"),
-        ("epochs = true", "--epochs True: must be a whole number"),
-        ("learning-rate = 'high'", "--learning-rate high: must be a number"),
-        ("lowercase = 1", "Option '--lowercase' does not take a value; see --help"),
-        ("tokenizer = 'word'", "--tokenizer word: did you mean words? choose one of whitespace, words, none"),
-        ("local-decay = 2", "--set local-decay 2.0: must be at most 1.0"),
-        ("time-budget = 'soon'", "--time-budget soon: not a time; write 90s, 10m, 2h or 1h30m"),
-        ("learning-rate = " + "9" * 400, "--learning-rate "),
-        ("dim = ", "not TOML: Invalid value"),
-        ("dim = " + "9" * 5000, "not TOML: "),
-    ],
-)
+@pytest.mark.parametrize(("text", "message"), [
+    ("epohcs = 3", "No such option: --epohcs; did you mean --epochs? see --help"),
+    ("config = 'x'", "config: a file cannot name another; leave it out"),
+    ("epochs = 2.5", "--epochs 2.5: must be a whole number"), ("epochs = true", "--epochs True: must be a whole number"),
+    ("learning-rate = 'high'", "--learning-rate high: must be a number"),
+    ("lowercase = 1", "Option '--lowercase' does not take a value; see --help"),
+    ("tokenizer = 'word'", "--tokenizer word: did you mean words? choose one of whitespace, words, none"),
+    ("local-decay = 2", "--set local-decay 2.0: must be at most 1.0"),
+    ("time-budget = 'soon'", "--time-budget soon: not a time; write 90s, 10m, 2h or 1h30m"),
+    ("learning-rate = " + "9" * 400, "--learning-rate "), ("dim = ", "not TOML: Invalid value"),
+    ("dim = " + "9" * 5000, "not TOML: "),
+])  # fmt: skip
 def test_a_mistake_in_the_file_is_reported_with_the_file(file, text, message):
     path = file(text)
     with pytest.raises(EmbedxError, match=f"^{re.escape(path)}: {re.escape(message)}") as raised:

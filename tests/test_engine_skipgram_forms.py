@@ -30,12 +30,10 @@ def assert_trains_as_the_reference(setup, start=10, stop=100, lr=0.02, chunk=200
     assert n_pairs > 20
     assert found == pytest.approx(expected, rel=2e-5)
     for name, ours, truth in (
-        ("inputs", setup.tables.inputs.rows, naive.inputs),
-        ("outputs", setup.tables.outputs.rows, naive.outputs),
+        ("inputs", setup.tables.inputs.rows, naive.inputs), ("outputs", setup.tables.outputs.rows, naive.outputs),
         ("inputs' state", setup.tables.inputs.state, naive.input_state),
-        ("outputs' state", setup.tables.outputs.state, naive.output_state),
-        ("state", setup.tables.state, naive.state),
-    ):
+        ("outputs' state", setup.tables.outputs.state, naive.output_state), ("state", setup.tables.state, naive.state),
+    ):  # fmt: skip
         np.testing.assert_allclose(ours, truth[: len(ours), : ours.shape[1]], rtol=2e-4, atol=2e-5, err_msg=name)
     if setup.objective.state_width:
         assert setup.tables.n_updates.tolist() == [naive.n_updates[word] for word in range(len(setup.tables.n_updates))]
@@ -89,15 +87,10 @@ EVERY_WAY = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("optimizer", "sampler", "settings"),
-    [
-        ("sgd", "unigram", {}),
-        ("sgd", "uniform", {"double_sum": "proposed"}),
-        ("rowwise-adagrad", "uniform", {}),
-        ("bounded-adagrad", "unigram", {"double_sum": "proposed"}),
-    ],
-)
+@pytest.mark.parametrize(("optimizer", "sampler", "settings"), [
+    ("sgd", "unigram", {}), ("sgd", "uniform", {"double_sum": "proposed"}), ("rowwise-adagrad", "uniform", {}),
+    ("bounded-adagrad", "unigram", {"double_sum": "proposed"}),
+])  # fmt: skip
 def test_a_proximal_step_is_held_where_it_would_move_the_scores_of_a_block_too_far(optimizer, sampler, settings):
     held = Setup(make("implicit", **settings), block_size=5, sampler=sampler, optimizer=optimizer, bias=True)
     assert_trains_as_the_reference(held, 0, 40, lr=20)

@@ -269,14 +269,10 @@ def test_a_trial_run_never_writes_to_the_published_results(monkeypatch, tmp_path
     assert before == {file: file.read_bytes() for file in RESULTS.iterdir()}
 
 
-@pytest.mark.parametrize(
-    ("words", "printed"),
-    [
-        (["--only", "c"], "no c in speed, which has which: 'a' 'b'"),
-        (["--set", "size=1"], "speed has no size"),
-        (["--publish"], "speed publishes nothing"),
-    ],
-)
+@pytest.mark.parametrize(("words", "printed"), [
+    (["--only", "c"], "no c in speed, which has which: 'a' 'b'"), (["--set", "size=1"], "speed has no size"),
+    (["--publish"], "speed publishes nothing"),
+])  # fmt: skip
 def test_what_there_is_not_is_reported(run, capsys, words, printed):
     with pytest.raises(SystemExit):
         run(*words)

@@ -322,16 +322,13 @@ def test_eval_of_two_models_reports_the_difference(home):
     assert lines[-2] == f"difference_log_likelihood\t{gain:.4f}"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["vectors.txt"], "vectors.txt: not a folder written by `embedx train`, which --text needs"),
-        (["classifier"], "classifier: not a folder written by `embedx train`, which --text needs"),
-        (["nowhere"], "nowhere: not a folder written by `embedx train`"),
-        (["a", "c"], "the two models have different words, 30 and 31 of them"),
-        (["a", "--test", "text.txt"], "--text is for word vectors, --test for classifiers; give one of them"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "message"), [
+    (["vectors.txt"], "vectors.txt: not a folder written by `embedx train`, which --text needs"),
+    (["classifier"], "classifier: not a folder written by `embedx train`, which --text needs"),
+    (["nowhere"], "nowhere: not a folder written by `embedx train`"),
+    (["a", "c"], "the two models have different words, 30 and 31 of them"),
+    (["a", "--test", "text.txt"], "--text is for word vectors, --test for classifiers; give one of them"),
+])  # fmt: skip
 def test_a_mistake_gets_one_line_and_exit_code_2(home, arguments, message):
     done = embedx_eval(home, *arguments, "--text", "text.txt")
     assert done.returncode == 2

@@ -238,13 +238,10 @@ class Payload:
 DOORS = {
     "eval": lambda path: words.evaluate([path]),
     "eval --trust-pickle": lambda path: words.evaluate([path], trust_pickle=path.suffix != ".model"),
-    "nn, analogy, export": model.load,
-    "classify, predict": lambda path: read(str(path)),
-    "labels": lambda path: read("x.txt", str(path)),
-    "--label-names": lambda path: read_label_names(str(path)),
-    "--pairs": word_sets.read_pairs,
-    "--analogies": word_sets.read_analogies,
-}
+    "nn, analogy, export": model.load, "classify, predict": lambda path: read(str(path)),
+    "labels": lambda path: read("x.txt", str(path)), "--label-names": lambda path: read_label_names(str(path)),
+    "--pairs": word_sets.read_pairs, "--analogies": word_sets.read_analogies,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("door", DOORS.values(), ids=list(DOORS))

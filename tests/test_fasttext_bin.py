@@ -50,15 +50,10 @@ def train(tmp_path, **options):
 
 
 @needs_fasttext
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"model": "cbow", "loss": "hs", "minn": 2, "maxn": 3},
-        {"minn": 0, "maxn": 0},
-        {"minn": 1, "maxn": 2, "bucket": 7, "loss": "softmax"},
-    ],
-)
+@pytest.mark.parametrize("options", [
+    {}, {"model": "cbow", "loss": "hs", "minn": 2, "maxn": 3}, {"minn": 0, "maxn": 0},
+    {"minn": 1, "maxn": 2, "bucket": 7, "loss": "softmax"},
+])  # fmt: skip
 def test_a_model_of_fasttext_has_the_same_vectors_here(tmp_path, monkeypatch, options):
     monkeypatch.setattr(fasttext_bin, "BLOCK_FLOATS", 100)
     theirs, file = train(tmp_path, **options)

@@ -19,12 +19,10 @@ CLASSIFIER = FolderSchema("classification", "`embedx classify` wrote", names={},
 def saved(path, **changed):
     """A little classifier."""
     given = {
-        "task": "classification",
-        "names": {"labels": (LABELS, COUNTS), "features": (FEATURES, None)},
-        "arrays": {"output": np.ones((3, 2), np.float32), "bias": np.arange(3, dtype=np.float32)},
-        "settings": {"dim": 2},
+        "task": "classification", "names": {"labels": (LABELS, COUNTS), "features": (FEATURES, None)},
+        "arrays": {"output": np.ones((3, 2), np.float32), "bias": np.arange(3, dtype=np.float32)}, "settings": {"dim": 2},
         "facts": {"final_loss": np.float32(0.5)},
-    }
+    }  # fmt: skip
     return on_disk.save(path, **given | changed)
 
 
@@ -119,14 +117,11 @@ def test_a_file_that_may_not_be_read_is_not_called_damaged(tmp_path, monkeypatch
         on_disk.read(path, CLASSIFIER)
 
 
-@pytest.mark.parametrize(
-    ("content", "complaint"),
-    [
-        ({"names": {"labels": (["a", "a"], None)}}, "labels: a name occurs twice"),
-        ({"names": {"labels": (["a"], COUNTS)}}, "argument 2 is longer"),
-        ({"arrays": {"output": np.array([None])}}, "output: arrays are plain numbers"),
-    ],
-)
+@pytest.mark.parametrize(("content", "complaint"), [
+    ({"names": {"labels": (["a", "a"], None)}}, "labels: a name occurs twice"),
+    ({"names": {"labels": (["a"], COUNTS)}}, "argument 2 is longer"),
+    ({"arrays": {"output": np.array([None])}}, "output: arrays are plain numbers"),
+])  # fmt: skip
 def test_what_could_not_be_read_back_is_not_written(tmp_path, content, complaint):
     with pytest.raises(ValueError, match=complaint):
         saved(tmp_path / "m", **content)

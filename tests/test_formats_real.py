@@ -364,20 +364,16 @@ ONES = np.ones((2, 3), np.float32)
 TWO = np.array(["a", "b"])
 
 
-@pytest.mark.parametrize(
-    ("arrays", "complaint"),
-    [
-        ({"words": TWO}, "`vectors` is missing"),
-        ({"vectors": ONES}, "no readable .npz of text `words` and of `vectors`"),
-        ({"words": np.arange(2), "vectors": ONES}, "no readable .npz .*expected str instance, int found"),
-        ({"words": TWO[:1], "vectors": ONES}, r"`vectors` is float32 \(2, 3\) and not \(1, dim\)"),
-        ({"words": TWO, "vectors": ONES.astype(np.int8)}, "`vectors` is int8 .*, of floats, or of int8 beside `scale`"),
-        ({"words": TWO, "vectors": ONES.astype(np.int8), "scale": np.ones(3)}, r"`scale` is float64 \(3,\) for 2 words"),
-        ({"words": TWO, "vectors": ONES * np.nan}, "the vector of 'a' is not finite"),
-        ({"words": np.array(["a", "\ud800"]), "vectors": ONES}, "no readable .npz .*surrogates"),
-        ({"words": TWO.astype(object), "vectors": ONES}, "no readable .npz .*Object arrays cannot be loaded"),
-    ],
-)
+@pytest.mark.parametrize(("arrays", "complaint"), [
+    ({"words": TWO}, "`vectors` is missing"), ({"vectors": ONES}, "no readable .npz of text `words` and of `vectors`"),
+    ({"words": np.arange(2), "vectors": ONES}, "no readable .npz .*expected str instance, int found"),
+    ({"words": TWO[:1], "vectors": ONES}, r"`vectors` is float32 \(2, 3\) and not \(1, dim\)"),
+    ({"words": TWO, "vectors": ONES.astype(np.int8)}, "`vectors` is int8 .*, of floats, or of int8 beside `scale`"),
+    ({"words": TWO, "vectors": ONES.astype(np.int8), "scale": np.ones(3)}, r"`scale` is float64 \(3,\) for 2 words"),
+    ({"words": TWO, "vectors": ONES * np.nan}, "the vector of 'a' is not finite"),
+    ({"words": np.array(["a", "\ud800"]), "vectors": ONES}, "no readable .npz .*surrogates"),
+    ({"words": TWO.astype(object), "vectors": ONES}, "no readable .npz .*Object arrays cannot be loaded"),
+])  # fmt: skip
 def test_an_npz_that_cannot_be_is_reported(tmp_path, arrays, complaint):
     with pytest.raises(EmbedxError, match=f"a.npz: .*{complaint}|a.npz: {complaint}"):
         model.load(npz(tmp_path, **arrays))

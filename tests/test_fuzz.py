@@ -31,18 +31,12 @@ def refuses(message):
     return reading
 
 
-@pytest.mark.parametrize(
-    ("reading", "wrong"),
-    [
-        (lambda: None, ""),
-        (refuses("given.bin:1: odd; mend it"), ""),
-        (refuses("something is odd"), "not one line with the file's name: 'something is odd'"),
-        (refuses(""), "not one line with the file's name"),
-        (lambda: int("x"), "ValueError: invalid literal"),
-        (lambda: np.float32(1e38) * np.float32(1e38), "RuntimeWarning: overflow"),
-        (lambda: sys.exit(3), "SystemExit: 3"),
-    ],
-)
+@pytest.mark.parametrize(("reading", "wrong"), [
+    (lambda: None, ""), (refuses("given.bin:1: odd; mend it"), ""),
+    (refuses("something is odd"), "not one line with the file's name: 'something is odd'"),
+    (refuses(""), "not one line with the file's name"), (lambda: int("x"), "ValueError: invalid literal"),
+    (lambda: np.float32(1e38) * np.float32(1e38), "RuntimeWarning: overflow"), (lambda: sys.exit(3), "SystemExit: 3"),
+])  # fmt: skip
 def test_what_is_neither_read_nor_refused_in_one_line_is_found(tmp_path, monkeypatch, reading, wrong):
     monkeypatch.setitem(TARGETS, "own", lambda folder, rng: reading)
     found = fuzz.tried("own", 0, tmp_path)[1]

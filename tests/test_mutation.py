@@ -86,13 +86,10 @@ def test_a_mutant_is_the_file_with_its_change_alone():
 
 def test_what_no_test_notices_survives_and_is_printed(tmp_path):
     files = {
-        "embedx/tiny/module.py": MODULE,
-        "embedx/tiny/__init__.py": "",
-        "embedx/__init__.py": "",
-        "pyproject.toml": '[tool.pytest.ini_options]\naddopts = "--dist worksteal"\n',
-        "tests/test_tiny.py": TEST,
+        "embedx/tiny/module.py": MODULE, "embedx/tiny/__init__.py": "", "embedx/__init__.py": "",
+        "pyproject.toml": '[tool.pytest.ini_options]\naddopts = "--dist worksteal"\n', "tests/test_tiny.py": TEST,
         "tests/mutation.py": Path(mutation.__file__).read_text(),
-    }
+    }  # fmt: skip
     for name, content in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(content)

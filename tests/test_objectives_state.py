@@ -90,13 +90,10 @@ def test_ar_never_believes_the_normaliser_far_below_what_it_saw(threshold):
     assert slopes.max() <= (K - 1) / 2 * np.exp(threshold)
 
 
-@pytest.mark.parametrize(
-    ("name", "settings", "naive", "u"),
-    [
-        *(("umax", {"double_sum": "proposed"}, partial(reference_state.umax_step, threshold=1.0), u) for u in (0.3, 2.0, 5.0)),
-        ("sgd-double-sum", {}, reference_state.raman_step, 2.5),
-    ],
-)
+@pytest.mark.parametrize(("name", "settings", "naive", "u"), [
+    *(("umax", {"double_sum": "proposed"}, partial(reference_state.umax_step, threshold=1.0), u) for u in (0.3, 2.0, 5.0)),
+    ("sgd-double-sum", {}, reference_state.raman_step, 2.5),
+])  # fmt: skip
 def test_steps_on_the_double_sum_are_the_papers(name, settings, naive, u):
     z, y, sampled = scores(5), 2, (0, 1, 4)
     after, gradient = naive(u, 0.01, scores=z, y=y, sampled=sampled, n_classes=K)

@@ -262,24 +262,19 @@ def test_the_command_writes_a_page_named_after_the_model(tmp_path, monkeypatch, 
     Page((tmp_path / "c.softmax.report.html").read_text("utf-8"))
 
 
-@pytest.mark.parametrize(
-    ("model", "arguments", "message"),
-    [
-        ("nowhere", {}, "nowhere: no such folder; give a folder that `embedx train` or `embedx classify` wrote"),
-        ("file", {}, "file: a file; give a folder"),
-        ("", {}, "not a model folder; give a folder"),
-        ("words", {"test": "x"}, "--test is for a classifier; MODEL is word vectors"),
-        ("words", {"examples": 5}, "--examples is for a classifier"),
-        ("words", {"words": "topic1word1,nothere"}, "nothere: not among the 60 words of the model"),
-        ("words", {"output": "nowhere/page.html"}, "nowhere/page.html: its folder does not exist"),
-        ("words", {"output": "."}, ".: is a folder, a pipe or a device; give the name of a file"),
-        ("words", {"projection": "sketch"}, "--projection sketch: choose one of tsne, pca"),
-        ("labels", {"words": "a"}, "--words is for word vectors; MODEL is a classifier"),
-        ("labels", {"pairs": ["x"]}, "--pairs is for word vectors"),
-        ("labels", {"test_labels": "x"}, "--test-labels needs --test"),
-        ("labels", {"test": "nowhere"}, "nowhere"),
-    ],
-)
+@pytest.mark.parametrize(("model", "arguments", "message"), [
+    ("nowhere", {}, "nowhere: no such folder; give a folder that `embedx train` or `embedx classify` wrote"),
+    ("file", {}, "file: a file; give a folder"), ("", {}, "not a model folder; give a folder"),
+    ("words", {"test": "x"}, "--test is for a classifier; MODEL is word vectors"),
+    ("words", {"examples": 5}, "--examples is for a classifier"),
+    ("words", {"words": "topic1word1,nothere"}, "nothere: not among the 60 words of the model"),
+    ("words", {"output": "nowhere/page.html"}, "nowhere/page.html: its folder does not exist"),
+    ("words", {"output": "."}, ".: is a folder, a pipe or a device; give the name of a file"),
+    ("words", {"projection": "sketch"}, "--projection sketch: choose one of tsne, pca"),
+    ("labels", {"words": "a"}, "--words is for word vectors; MODEL is a classifier"),
+    ("labels", {"pairs": ["x"]}, "--pairs is for word vectors"), ("labels", {"test_labels": "x"}, "--test-labels needs --test"),
+    ("labels", {"test": "nowhere"}, "nowhere"),
+])  # fmt: skip
 def test_mistakes_are_reported_in_one_line_and_leave_no_page(tmp_path, monkeypatch, model, arguments, message):
     word_folder(tmp_path / "words")
     label_folder(tmp_path / "labels")

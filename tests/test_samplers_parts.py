@@ -142,16 +142,11 @@ def test_what_is_saved_is_restored():
         np.testing.assert_array_equal(restored, own)
 
 
-@pytest.mark.parametrize(
-    ("name", "damage"),
-    [
-        ("projection", lambda a: a[:, :8]),
-        *((name, lambda a: a[:-1]) for name in ("offset", "weights", "biases", "leaves")),
-        ("leaves", lambda a: np.where(a == a[0], a[1], a)),
-        ("leaves", lambda a: a - a.min() - 1),
-        ("leaves", lambda a: a + 8 - a.max()),
-    ],
-)
+@pytest.mark.parametrize(("name", "damage"), [
+    ("projection", lambda a: a[:, :8]), *((name, lambda a: a[:-1]) for name in ("offset", "weights", "biases", "leaves")),
+    ("leaves", lambda a: np.where(a == a[0], a[1], a)), ("leaves", lambda a: a - a.min() - 1),
+    ("leaves", lambda a: a + 8 - a.max()),
+])  # fmt: skip
 def test_what_is_saved_and_does_not_fit_is_refused(name, damage):
     fitted, fresh = saved_sampler()
     arrays = fitted.arrays()

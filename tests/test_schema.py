@@ -73,13 +73,11 @@ def classifier_in(path, name="ns", hidden=False, noise=False, features=None):
 
 
 FOLDERS = {
-    "words": words_in,
-    "ns": classifier_in,
-    "hs": lambda path: classifier_in(path, "hs"),
+    "words": words_in, "ns": classifier_in, "hs": lambda path: classifier_in(path, "hs"),
     "hidden": lambda path: classifier_in(path, hidden=True),
     "text": lambda path: classifier_in(path, hidden=True, features=list("nice")),
     "noise": lambda path: classifier_in(path, "ar", noise=True),
-}
+}  # fmt: skip
 
 
 def load(path):

@@ -19,11 +19,9 @@ GROUPS = [SkipGramSettings, ClassifySettings, CollapsedSettings, TextSettings, V
 GROUPS += [StartSettings, *(each.Settings for each in (*OBJECTIVES.values(), *SAMPLERS.values()))]
 FIELDS = {f"{group.__module__}.{field.name}": field for group in GROUPS for field in dataclasses.fields(group)}
 WRONG = {
-    int: ["5", 1.5, float("nan"), True, [1]],
-    float: ["5", float("nan"), float("inf"), -float("inf"), 10**400, True, None],
-    bool: ["yes", 2],
-    str: [5, b"ns", ["ns"]],
-}
+    int: ["5", 1.5, float("nan"), True, [1]], float: ["5", float("nan"), float("inf"), -float("inf"), 10**400, True, None],
+    bool: ["yes", 2], str: [5, b"ns", ["ns"]],
+}  # fmt: skip
 LARGE = [2**31, 10**20, 10**5000]
 
 

@@ -110,18 +110,12 @@ def test_a_word_that_fills_its_blocks_stays_as_short_as_others():
 SMALL, LARGE = ("bounded-adagrad", 2.0, 16), ("sgd", 0.06, 16)
 
 
-@pytest.mark.parametrize(
-    ("objective", "options", "expected"),
-    [
-        ("ns", {}, LARGE),
-        ("ns", {"learning_rate": None, "heldout": 0.1, "deterministic": True}, LARGE),
-        ("ns", {"optimizer": "bounded-adagrad"}, SMALL),
-        ("ns", {"learning_rate": 0.5}, ("bounded-adagrad", 0.5, 16)),
-        ("ns", {"block_size": 4}, ("sgd", 0.06, 4)),
-        ("ns", {"subwords": "3-6"}, ("rowwise-adagrad", 3.0, 8)),
-        ("ove", {}, ("rowwise-adagrad", 2.0, 8)),
-    ],
-)
+@pytest.mark.parametrize(("objective", "options", "expected"), [
+    ("ns", {}, LARGE), ("ns", {"learning_rate": None, "heldout": 0.1, "deterministic": True}, LARGE),
+    ("ns", {"optimizer": "bounded-adagrad"}, SMALL), ("ns", {"learning_rate": 0.5}, ("bounded-adagrad", 0.5, 16)),
+    ("ns", {"block_size": 4}, ("sgd", 0.06, 4)), ("ns", {"subwords": "3-6"}, ("rowwise-adagrad", 3.0, 8)),
+    ("ove", {}, ("rowwise-adagrad", 2.0, 8)),
+])  # fmt: skip
 def test_the_optimizer_of_a_large_text_is_another_unless_one_is_given(two_topics, monkeypatch, objective, options, expected):
     def used():
         found = embedx.SkipGram(objective, dim=4, epochs=1, sample=0, threads=1, **options).fit(two_topics).model

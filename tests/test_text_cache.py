@@ -334,14 +334,9 @@ def test_a_line_of_40_mb_needs_a_fraction_of_that_memory(tmp_path, home, pack, t
     assert peak < most
 
 
-@pytest.mark.parametrize(
-    "sentences",
-    [
-        [["two words", "ж", ""], [], ["\ud800", "ж"], ("two words",)],
-        [["", ""]],
-        [[f"w{i % 3}", f"w{i % 5}"] for i in range(40)],
-    ],
-)
+@pytest.mark.parametrize("sentences", [
+    [["two words", "ж", ""], [], ["\ud800", "ж"], ("two words",)], [["", ""]], [[f"w{i % 3}", f"w{i % 5}"] for i in range(40)],
+])  # fmt: skip
 def test_sentences_of_any_strings(home, monkeypatch, sentences):
     monkeypatch.setattr(cache, "FLUSH_TOKENS", 5)
     encoded = encode_sentences(iter(sentences), cache_dir=home)
@@ -351,14 +346,10 @@ def test_sentences_of_any_strings(home, monkeypatch, sentences):
     assert leftovers(home) == []
 
 
-@pytest.mark.parametrize(
-    ("sentences", "message"),
-    [
-        ([], "the sentences have no words; perhaps the iterator was used up before"),
-        (["a b"], "a sentence is a list of words, not a string; split 'a b' first"),
-        ([["a", 7]], "a word is a string, not int: 7"),
-    ],
-)
+@pytest.mark.parametrize(("sentences", "message"), [
+    ([], "the sentences have no words; perhaps the iterator was used up before"),
+    (["a b"], "a sentence is a list of words, not a string; split 'a b' first"), ([["a", 7]], "a word is a string, not int: 7"),
+])  # fmt: skip
 def test_sentences_that_are_none_are_errors(home, sentences, message):
     with pytest.raises(EmbedxError, match=message):
         encode_sentences(sentences, cache_dir=home)

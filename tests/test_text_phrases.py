@@ -18,14 +18,12 @@ from embedx.text.phrases import phrases_of
 CONNECTORS = "of,the"
 WORDS = ["bank", "of", "america", "the", "new", "york", "city", "times", *"abcdefghijklmnop"]
 CASES = {
-    "one pass": {},
-    "a higher threshold": {"phrase_threshold": 0.45},
-    "npmi": {"phrase_scoring": "npmi", "phrase_threshold": 0.2},
-    "connector words": {"connector_words": CONNECTORS},
+    "one pass": {}, "a higher threshold": {"phrase_threshold": 0.45},
+    "npmi": {"phrase_scoring": "npmi", "phrase_threshold": 0.2}, "connector words": {"connector_words": CONNECTORS},
     "three passes": {"phrases": 3, "connector_words": CONNECTORS},
     "two passes of npmi": {"phrases": 2, "phrase_scoring": "npmi", "phrase_threshold": 0.1, "phrase_min_count": 2},
     "little memory and small chunks": {"phrases": 2, "connector_words": CONNECTORS, "phrase_memory": 4e-6},
-}
+}  # fmt: skip
 
 
 def a_text(n=1500, seed=0):
@@ -172,14 +170,11 @@ def test_a_model_keeps_what_was_joined_and_other_text_is_joined_alike(write, tmp
         embedx.load(folder)
 
 
-@pytest.mark.parametrize(
-    ("options", "complaint"),
-    [
-        ({"phrase_threshold": 2.0}, "--phrase-threshold applies only with --phrases"),
-        ({"phrases": 1, "phrase_threshold": 0.0}, "--phrase-threshold 0: must be above 0 for --phrase-scoring word2phrase"),
-        ({"phrases": 1, "phrase_scoring": "npmi", "phrase_threshold": 2.0}, "--phrase-threshold 2: must be from -1 to 1 for"),
-    ],
-)
+@pytest.mark.parametrize(("options", "complaint"), [
+    ({"phrase_threshold": 2.0}, "--phrase-threshold applies only with --phrases"),
+    ({"phrases": 1, "phrase_threshold": 0.0}, "--phrase-threshold 0: must be above 0 for --phrase-scoring word2phrase"),
+    ({"phrases": 1, "phrase_scoring": "npmi", "phrase_threshold": 2.0}, "--phrase-threshold 2: must be from -1 to 1 for"),
+])  # fmt: skip
 def test_settings_that_make_no_sense_are_refused(options, complaint):
     with pytest.raises(EmbedxError, match=f"^{complaint}"):
         embedx.SkipGram(**options)

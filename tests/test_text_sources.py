@@ -121,14 +121,10 @@ def test_a_package_that_is_not_installed_is_named(here, package):
         resolve(["own"])
 
 
-@pytest.mark.parametrize(
-    ("name", "file"),
-    [
-        ("wikipedia", "enwiki/latest/enwiki-latest-pages"),
-        ("wikipedia-de", "dewiki/latest/dewiki-latest-pages"),
-        ("wikipedia-zh_min_nan-20240101", "zh_min_nanwiki/20240101/zh_min_nanwiki-20240101-pages"),
-    ],
-)
+@pytest.mark.parametrize(("name", "file"), [
+    ("wikipedia", "enwiki/latest/enwiki-latest-pages"), ("wikipedia-de", "dewiki/latest/dewiki-latest-pages"),
+    ("wikipedia-zh_min_nan-20240101", "zh_min_nanwiki/20240101/zh_min_nanwiki-20240101-pages"),
+])  # fmt: skip
 def test_a_name_may_have_values_for_placeholders(here, name, file):
     recipe = find_recipe(name)
     assert recipe.name == name
@@ -205,21 +201,14 @@ def test_globs_are_sorted_and_may_be_recursive(texts):
     assert names("c[1].txt") == ["c[1].txt"]  # a name that looks like a pattern
 
 
-@pytest.mark.parametrize(
-    ("corpora", "message"),
-    [
-        ([], "no corpus: name a file, a directory, a URL, a recipe, or - for standard input"),
-        (
-            ["none.txt"],
-            r"none\.txt: no such file or directory, and no recipe of that name; `embedx corpus list` shows the recipes",
-        ),
-        (["@list"], r"@list: no such file or directory, and no recipe of that name; write \$\(cat list\)"),
-        (["*.xyz"], r"\*\.xyz: no file matches"),
-        (["empty"], "empty: a directory without files"),
-        (["a" * 300], "aaa: no such file or directory, and no recipe of that name"),
-        (["a/" * 3000], "a/a: no such file or directory|a/: no such file or directory"),
-    ],
-)
+@pytest.mark.parametrize(("corpora", "message"), [
+    ([], "no corpus: name a file, a directory, a URL, a recipe, or - for standard input"),
+    (["none.txt"], r"none\.txt: no such file or directory, and no recipe of that name; `embedx corpus list` shows the recipes"),
+    (["@list"], r"@list: no such file or directory, and no recipe of that name; write \$\(cat list\)"),
+    (["*.xyz"], r"\*\.xyz: no file matches"), (["empty"], "empty: a directory without files"),
+    (["a" * 300], "aaa: no such file or directory, and no recipe of that name"),
+    (["a/" * 3000], "a/a: no such file or directory|a/: no such file or directory"),
+])  # fmt: skip
 def test_what_is_not_there_is_an_error(texts, corpora, message):
     with pytest.raises(EmbedxError, match=message):
         resolve(corpora)

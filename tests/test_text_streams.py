@@ -25,11 +25,9 @@ from embedx.training.progress import Silent
 
 TEXT = "".join(f"line {n} of the café\n" for n in range(2000)).encode()
 PACKERS = {
-    "gz": functools.partial(gzip.compress, mtime=0),
-    "bz2": bz2.compress,
-    "xz": lzma.compress,
+    "gz": functools.partial(gzip.compress, mtime=0), "bz2": bz2.compress, "xz": lzma.compress,
     "zst": zstandard.ZstdCompressor(write_checksum=True).compress,
-}
+}  # fmt: skip
 
 
 def read(path):
@@ -73,18 +71,14 @@ def test_zst_without_zstandard_names_the_extra(tmp_path, monkeypatch):
         read(path)
 
 
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        (b"PK\x03\x04" + bytes(100), "a zip archive; unzip it"),
-        ("text".encode("utf-16"), "UTF-16; convert it with iconv -f UTF-16 -t UTF-8"),
-        (b"%PDF-1.4 ...", "a PDF; convert it with pdftotext"),
-        (b"name" + bytes(253) + b"ustar\0" + bytes(300), "a tar archive; name it .tar, or unpack it with tar -x"),
-        (bytes(range(256)) * 4, "not UTF-8 text: .*%.* iconv"),
-        ("текст ".encode("koi8-r") * 100, "not UTF-8 text: .*%.* iconv"),
-        ("text ".encode("utf-16-le") * 100, "not UTF-8 text: .*%.* iconv"),
-    ],
-)
+@pytest.mark.parametrize(("data", "message"), [
+    (b"PK\x03\x04" + bytes(100), "a zip archive; unzip it"),
+    ("text".encode("utf-16"), "UTF-16; convert it with iconv -f UTF-16 -t UTF-8"),
+    (b"%PDF-1.4 ...", "a PDF; convert it with pdftotext"),
+    (b"name" + bytes(253) + b"ustar\0" + bytes(300), "a tar archive; name it .tar, or unpack it with tar -x"),
+    (bytes(range(256)) * 4, "not UTF-8 text: .*%.* iconv"), ("текст ".encode("koi8-r") * 100, "not UTF-8 text: .*%.* iconv"),
+    ("text ".encode("utf-16-le") * 100, "not UTF-8 text: .*%.* iconv"),
+])  # fmt: skip
 def test_what_is_not_text_is_an_error_that_says_what_it_seems_to_be(tmp_path, data, message):
     with pytest.raises(EmbedxError, match=f"corpus: {message}"):
         read(write(tmp_path / "corpus", data))

@@ -9,11 +9,9 @@ import zstandard
 
 MAX_BYTES = 1 << 25  # of what a mutation makes; where memory goes with the square of that, it is seen
 PACKERS = (
-    lambda data: gzip.compress(data, 1),
-    bz2.compress,
-    lambda data: lzma.compress(data, preset=0),
+    lambda data: gzip.compress(data, 1), bz2.compress, lambda data: lzma.compress(data, preset=0),
     zstandard.ZstdCompressor(write_checksum=True).compress,
-)
+)  # fmt: skip
 # What readers look for, and numbers at which they may go wrong.
 TOKENS = [
     *(b"\0 \xff \xef\xbb\xbf \xff\xfe \xff\xfe\0\0 \xe2\x80\xa8 \xc2\xa0 \xed\xa0\x80 \xf0\x9f\x98\x80".split(b" ")),
