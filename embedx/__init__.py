@@ -12,13 +12,9 @@ if TYPE_CHECKING:
 __all__ = ["EmbedxError", "SkipGram", "WordVectors", "load"]  # what `import *` gets, without scikit-learn too
 
 _HOME = {
-    "EmbedxError": "errors",
-    "EpochEnd": "skipgram.task",
-    "SkipGram": "skipgram.estimator",
-    "SoftmaxClassifier": "classification.estimator",
-    "WordVectors": "vectors.model",
-    "load": "vectors.model",
-}
+    "EmbedxError": "errors", "EpochEnd": "skipgram.task", "SkipGram": "skipgram.estimator",
+    "SoftmaxClassifier": "classification.estimator", "WordVectors": "vectors.model", "load": "vectors.model",
+}  # fmt: skip
 
 
 def __dir__() -> list[str]:

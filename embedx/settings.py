@@ -40,17 +40,10 @@ FINE: set[str] = set()  # names of the fine settings of all classes
 
 
 def param(
-    default: Any,
-    meaning: str,
-    *,
-    at_least: float | None = None,
-    above: float | None = None,
-    at_most: float | None = None,
-    choices: Sequence[str] | None = None,
-    parse: Callable[[str], Any] | None = None,
-    panel: str | None = None,
+    default: Any, meaning: str, *, at_least: float | None = None, above: float | None = None, at_most: float | None = None,
+    choices: Sequence[str] | None = None, parse: Callable[[str], Any] | None = None, panel: str | None = None,
     fine: bool | None = None,
-) -> Any:
+) -> Any:  # fmt: skip
     """A dataclass field that declares a setting: default, meaning and range (inclusive unless `above`).
 
     parse  reads the text that was typed, where the type alone does not
@@ -296,8 +289,7 @@ class StartSettings(Settings):
     panel = "Continuing from a model"
 
     start: str | None = param(
-        None,
-        "continue training from this model folder: its words keep their vectors, new words and counts are added",
+        None, "continue training from this model folder: its words keep their vectors, new words and counts are added"
     )
     freeze: bool = param(False, "with --start: train only the vectors of new words")
 

@@ -27,12 +27,7 @@ COMMANDS: dict[str, dict[str, Callable[..., None]]] = {  # by section of the hel
         "word2vec": peers.word2vec,
         "supervised": peers.supervised,
     },
-    "Use a model": {
-        "predict": models.predict,
-        "nn": models.nearest,
-        "analogy": models.analogy,
-        "export": models.export,
-    },
+    "Use a model": {"predict": models.predict, "nn": models.nearest, "analogy": models.analogy, "export": models.export},
     "Evaluate": {"eval": models.evaluate, "report": models.report, "objectives": data.list_objectives},
     "Data": {
         "phrases": data.phrases,

@@ -40,13 +40,9 @@ def list_objectives(objective: Objective = None, as_json: bool = False) -> None:
 
 
 def phrases(
-    corpora: list[str],
-    top_k: Annotated[int | None, typer.Option(min=1)] = None,
-    cache_dir: Path | None = None,
-    quiet: bool = False,
-    as_json: bool = False,
-    typed: dict[str, Any] | None = None,
-) -> None:
+    corpora: list[str], top_k: Annotated[int | None, typer.Option(min=1)] = None, cache_dir: Path | None = None,
+    quiet: bool = False, as_json: bool = False, typed: dict[str, Any] | None = None,
+) -> None:  # fmt: skip
     """List the collocations of a text.
 
     The highest score first: words joined by _, count, score, number of the pass.
@@ -111,14 +107,9 @@ def fetch(name: str, to: Path | None = None, quiet: bool = False) -> None:
 
 
 def check(
-    corpora: list[str],
-    objective: str = "ns",
-    output: Path | None = None,
-    cache_dir: Path | None = None,
-    as_json: bool = False,
-    quiet: bool = False,
-    typed: dict[str, Any] | None = None,
-) -> None:
+    corpora: list[str], objective: str = "ns", output: Path | None = None, cache_dir: Path | None = None, as_json: bool = False,
+    quiet: bool = False, typed: dict[str, Any] | None = None,
+) -> None:  # fmt: skip
     """Read a corpus once, before hours of training.
 
     Reports damage, lines, scripts, vocabulary, and the time and memory that `embedx train` would take here.

@@ -237,9 +237,8 @@ def compare_options() -> Options:
     from embedx.skipgram.settings import SkipGramSettings
 
     of_text, of_labels = (
-        options_of(SkipGramSettings, VocabularySettings, TextSettings),
-        options_of(ClassifySettings, TableSettings),
-    )
+        options_of(SkipGramSettings, VocabularySettings, TextSettings), options_of(ClassifySettings, TableSettings),
+    )  # fmt: skip
     passed = {name: of_text[name] for name in OF_TEXT} | {name: of_labels[name] for name in OF_LABELS}
     options = options_of(CompareSettings) | passed
     return {name: dataclasses.replace(each, by_set=name in BY_SET) for name, each in options.items()}

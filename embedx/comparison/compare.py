@@ -104,16 +104,9 @@ class Comparison:
 
 
 def compare(
-    data: Data,
-    objectives: Sequence[str],
-    settings: CompareSettings,
-    folder: Path,
-    *,
-    resume: bool = False,
-    overwrite: bool = False,
-    progress: Progress | None = None,
-    command: Sequence[str] = (),
-) -> Comparison:
+    data: Data, objectives: Sequence[str], settings: CompareSettings, folder: Path, *, resume: bool = False,
+    overwrite: bool = False, progress: Progress | None = None, command: Sequence[str] = (),
+) -> Comparison:  # fmt: skip
     """Train each objective with each seed, in turn, score and rank them, and write the folder.
 
     resume   continue what is in the folder, possibly with other objectives or more seeds
@@ -137,9 +130,8 @@ def compare(
     found.circumstances = {
         "data": ", ".join([data.name, *(f"{name} {value}" for name, value in facts.items())]),
         "runs": f"{until}, --threads {settings.used_threads}, seeds 1 to {settings.seeds}, objectives taking turns",
-        "machine": identity["machine"],
-        "versions": f"embedx {identity['embedx']}, Python {sys.version.split()[0]}",
-    }
+        "machine": identity["machine"], "versions": f"embedx {identity['embedx']}, Python {sys.version.split()[0]}",
+    }  # fmt: skip
     if command:
         found.circumstances["command"] = shlex.join(command)
     if settings.tune:

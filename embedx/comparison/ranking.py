@@ -82,16 +82,11 @@ def line_of(name: str, runs: Sequence[Run], found: dict[str, Standing]) -> Line:
     known = {key: [each[key] for each in results if each[key] is not None] for key in ("epochs", "seconds", "pace", "loss")}
     peaks = [(each["compiled"], each["peak"]) for each in results if each["peak"] is not None]
     return Line(
-        name,
-        [run["seed"] for run in runs],
-        found,
-        pace=float(np.median(known["pace"])),
+        name, [run["seed"] for run in runs], found, pace=float(np.median(known["pace"])),
         peak=max([peak for compiled, peak in peaks if not compiled] or [peak for _, peak in peaks], default=None),
-        epochs=float(np.mean(known["epochs"])),
-        seconds=float(np.mean(known["seconds"])),
-        loss=float(np.mean(known["loss"])) if known["loss"] else None,
-        tuned=runs[-1].get("tuned", {}),
-    )
+        epochs=float(np.mean(known["epochs"])), seconds=float(np.mean(known["seconds"])),
+        loss=float(np.mean(known["loss"])) if known["loss"] else None, tuned=runs[-1].get("tuned", {}),
+    )  # fmt: skip
 
 
 def troubles(runs: Sequence[Run], names: Sequence[str]) -> list[str]:

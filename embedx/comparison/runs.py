@@ -39,14 +39,9 @@ class Ended:
 
 
 def command_of(
-    data: Data,
-    objective: str,
-    seed: int,
-    settings: CompareSettings,
-    folder: Path,
-    options: Mapping[str, Any],
+    data: Data, objective: str, seed: int, settings: CompareSettings, folder: Path, options: Mapping[str, Any],
     stopping: Sequence[str],
-) -> list[str]:
+) -> list[str]:  # fmt: skip
     """The command of a run that writes its model and its log to `folder`; `options` are for this objective."""
     places = ["--output", str(folder / "model"), "--log-json", str(folder / "log"), "--checkpoint-every", "0", "--json"]
     how = ["--seed", str(seed), "--threads", str(settings.used_threads), *stopping, *as_arguments(options)]

@@ -115,15 +115,10 @@ def page(name: str, ranking: Ranking, curve_of: str, circumstances: Mapping[str,
     """The page of a comparison on the data of that name."""
     drawn = drawing.drawable(ranking.curves)
     return render(
-        "compare.html",
-        f"Objectives compared on {name}",
-        advice=ranking.advice,
-        troubles=ranking.troubles,
-        about=NOTE,
+        "compare.html", f"Objectives compared on {name}", advice=ranking.advice, troubles=ranking.troubles, about=NOTE,
         rows=table([cells(ranking, line) for line in ranking.lines]),
         best=[ranking.by in line.standings and line.standings[str(ranking.by)].rank == 1 for line in ranking.lines],
         names={each: drawing.style_of(k) for k, each in enumerate(drawn)},
         charts=[drawing.chart(drawn, x, curve_of, f"plot{x}") for x in (drawing.SECONDS, drawing.EPOCHS)] if drawn else [],
-        numbers=table(numbers(ranking)),
-        circumstances=[f"{key}: {value}" for key, value in circumstances.items()],
-    )
+        numbers=table(numbers(ranking)), circumstances=[f"{key}: {value}" for key, value in circumstances.items()],
+    )  # fmt: skip

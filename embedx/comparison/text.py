@@ -96,10 +96,9 @@ class Text(Data):
         scored = likelihood.groups % 2 == 1 if self.settings.tune else np.ones(len(likelihood.groups), dtype=bool)
         answers = words.score(vectors, self.tests, Silent()) if self.tests else []
         found = {
-            "log_likelihood": grouped(likelihood.values[scored], likelihood.groups[scored]),
-            "similarity": of_pairs(answers),
+            "log_likelihood": grouped(likelihood.values[scored], likelihood.groups[scored]), "similarity": of_pairs(answers),
             "analogies": of_questions(answers),
-        }
+        }  # fmt: skip
         known = {name: score for name, score in found.items() if score is not None}
         return known, {"unigram": likelihood.unigram}
 

@@ -80,15 +80,9 @@ class Descent(Strategy):
     is_guarded = False  # no step makes the objective worse
 
     def __init__(
-        self,
-        rows: AllRows,
-        inputs: Side,
-        outputs: Side,
-        iterations: int | None,
-        budget: float,
-        progress: Progress,
+        self, rows: AllRows, inputs: Side, outputs: Side, iterations: int | None, budget: float, progress: Progress,
         watch: Callable[[Iteration], None] = lambda iteration: None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.rows, self.inputs, self.outputs = rows, inputs, outputs
         self.loss_unit = f"nats per pair{rows.scope}"
         self.n_pairs = float(inputs.times.sum())

@@ -125,21 +125,17 @@ def new_block(plan: BlockPlan, longest_path: int) -> Block:
     has_spans = plan.candidates == DRAWN and plan.form != JOINT
     width = 0 if is_skipgram else padded(n_inputs)
     return Block(
-        sizes=np.zeros(5, dtype=np.int64),
-        inputs=inputs,
-        n_uses=n_uses,
+        sizes=np.zeros(5, dtype=np.int64), inputs=inputs, n_uses=n_uses,
         key=inputs if is_skipgram else np.zeros(n_examples, dtype=np.int32),
         n_pairs=n_uses if is_skipgram else np.zeros(n_examples, dtype=np.int64),
         label=np.zeros((n_examples, n_candidates), dtype=np.float32),
         bit_zero_count=np.zeros((n_examples if plan.candidates == PATH else 0, n_candidates), dtype=np.float32),
-        candidates=candidates,
-        drawn=drawn,
-        own=np.zeros(2 * plan.window, dtype=np.int32),
+        candidates=candidates, drawn=drawn, own=np.zeros(2 * plan.window, dtype=np.int32),
         is_context=np.zeros((n_examples if width else 0, width), dtype=np.float32),
         share=np.zeros(n_examples if width else 0, dtype=np.float32),
         spans=np.zeros((n_examples // TILE if has_spans else 0, 3), dtype=np.int64),
         candidate_spans=np.zeros((n_candidates // TILE if has_spans else 0, 3), dtype=np.int64),
-    )
+    )  # fmt: skip
 
 
 # ---- planning

@@ -30,13 +30,10 @@ def examples_of(features: object, labels: Labels) -> Examples:
         # Without a single column the kernels, which look at dense.size, take the data for sparse ones: there are no values.
         offsets, columns, values = np.zeros(1 if dense.size else len(dense) + 1), np.zeros(0), np.zeros(0)
     return Examples(
-        np.asarray(dense),
-        np.ascontiguousarray(offsets, dtype=np.int64),
-        np.ascontiguousarray(columns, dtype=np.int32),
-        np.ascontiguousarray(values, dtype=np.float32),
-        np.ascontiguousarray(labels.offsets, dtype=np.int64),
+        np.asarray(dense), np.ascontiguousarray(offsets, dtype=np.int64), np.ascontiguousarray(columns, dtype=np.int32),
+        np.ascontiguousarray(values, dtype=np.float32), np.ascontiguousarray(labels.offsets, dtype=np.int64),
         np.ascontiguousarray(labels.ids, dtype=np.int32),
-    )
+    )  # fmt: skip
 
 
 def examples_at(examples: Examples, chosen: np.ndarray) -> Examples:

@@ -185,8 +185,7 @@ class SparseSteps(FullSteps):
     def apply(self, chosen: np.ndarray, z: np.ndarray, rate: np.float32) -> None:
         shared, max_norm = self.shared, self.shared.optimizer.max_norm
         self.in_parts(
-            self.n_tiles,
-            lambda part, a, b: step_tiles(shared, chosen, a * TILE, b * TILE, z, self.gradients[part], rate),
+            self.n_tiles, lambda part, a, b: step_tiles(shared, chosen, a * TILE, b * TILE, z, self.gradients[part], rate)
         )
         if max_norm > 0:
             w = shared.outputs.rows[: shared.plan.n_inputs]

@@ -37,17 +37,9 @@ class Optimum(NamedTuple):
 
 
 def minimise(
-    objective: Objective,
-    features: Any,
-    labels: Labels,
-    weights: np.ndarray,
-    *,
-    l2: float,
-    max_iterations: int,
-    tolerance: float,
-    start: np.ndarray,
-    after: Callable[[int, float], None],
-) -> Optimum:
+    objective: Objective, features: Any, labels: Labels, weights: np.ndarray, *, l2: float, max_iterations: int,
+    tolerance: float, start: np.ndarray, after: Callable[[int, float], None],
+) -> Optimum:  # fmt: skip
     """The best W from `start`, float64 (dim, n_rows), for an objective whose loss has nothing random in it.
 
     A row more than there are features holds the biases.

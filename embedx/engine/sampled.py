@@ -16,16 +16,7 @@ import numpy as np
 
 from embedx.engine.examples import Examples
 from embedx.engine.select import SINGLE, draw_weight, set_negative, set_node, set_positive
-from embedx.engine.shared import (
-    FeatureWorkspace,
-    Groups,
-    Plan,
-    backward,
-    encode,
-    new_feature_workspace,
-    new_groups,
-    put,
-)
+from embedx.engine.shared import FeatureWorkspace, Groups, Plan, backward, encode, new_feature_workspace, new_groups, put
 from embedx.engine.sparse_rows import SlotSteps, gain_of_row, new_slot_steps, scatter, score_of_row, step_of_row
 from embedx.kernels.batch import Batch, new_batch
 from embedx.kernels.by_address import by_address
@@ -69,19 +60,14 @@ def new_workspace(plan: Plan, examples: Examples, longest_path: int) -> SampledW
     width = longest_path if plan.on_path else positives + plan.n_draws
     return SampledWorkspace(
         h=aligned_zeros(batch if plan.has_h else 0, plan.dim),
-        h_gradient=aligned_zeros(batch if plan.has_hidden else 0, plan.dim),
-        example=np.zeros(lines, dtype=np.int64),
-        rows=np.zeros((lines, width), dtype=np.int32),
-        n_candidates=np.zeros(lines, dtype=np.int64),
-        batch=new_batch(lines, width, plan.uniforms_width),
-        seen=np.full(FILTER_SIZE, -1, dtype=np.int64),
-        sampling=new_sample_workspace(plan.n_draws, max_labels),
-        gradient=np.zeros((1, padded(plan.dim)), dtype=np.float32),
-        groups=new_groups(plan.n_rows, lines * width),
-        features=new_feature_workspace(examples, plan),
+        h_gradient=aligned_zeros(batch if plan.has_hidden else 0, plan.dim), example=np.zeros(lines, dtype=np.int64),
+        rows=np.zeros((lines, width), dtype=np.int32), n_candidates=np.zeros(lines, dtype=np.int64),
+        batch=new_batch(lines, width, plan.uniforms_width), seen=np.full(FILTER_SIZE, -1, dtype=np.int64),
+        sampling=new_sample_workspace(plan.n_draws, max_labels), gradient=np.zeros((1, padded(plan.dim)), dtype=np.float32),
+        groups=new_groups(plan.n_rows, lines * width), features=new_feature_workspace(examples, plan),
         x=np.zeros(plan.n_features if plan.has_sparse_rows else 0, dtype=np.float32),
         slot_steps=new_slot_steps(0 if plan.has_h else plan.dim),
-    )
+    )  # fmt: skip
 
 
 @kernel

@@ -117,11 +117,9 @@ def new_feature_workspace(examples: Examples, plan: Plan) -> FeatureWorkspace:
     """Buffers for minibatches of any examples; empty without a hidden layer."""
     n_values = int(np.sort(np.diff(examples.offsets))[::-1][: plan.batch_size].sum() if plan.has_hidden else 0)
     return FeatureWorkspace(
-        new_groups(plan.n_features if plan.has_hidden else 0, n_values),
-        np.zeros(n_values, dtype=np.float32),
-        np.zeros(n_values, dtype=np.int32),
-        aligned_zeros(1, plan.dim),
-    )
+        new_groups(plan.n_features if plan.has_hidden else 0, n_values), np.zeros(n_values, dtype=np.float32),
+        np.zeros(n_values, dtype=np.int32), aligned_zeros(1, plan.dim),
+    )  # fmt: skip
 
 
 @kernel_part

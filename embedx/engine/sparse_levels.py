@@ -39,11 +39,9 @@ class Level(NamedTuple):
 
 
 def level_of(
-    first_node: np.ndarray,
-    tiles: Sequence[tuple[int, int, np.ndarray, np.ndarray, np.ndarray]],
-    bias: np.ndarray,
+    first_node: np.ndarray, tiles: Sequence[tuple[int, int, np.ndarray, np.ndarray, np.ndarray]], bias: np.ndarray,
     n_features: int,
-) -> Level:
+) -> Level:  # fmt: skip
     """A level from the weights of its tiles, in order: (group, first node, feature, node within the tile, weight) of each."""
     n_groups = len(first_node) - 1
     empty = np.zeros(0, dtype=np.int32)

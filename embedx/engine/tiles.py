@@ -106,13 +106,10 @@ def new_workspace(
         np.zeros(n_examples, dtype=np.float32), skips[0], skips[1],
     )  # fmt: skip
     steps = TileSteps(
-        tile=new_table(n_rows, WIDTH, optimizer),
-        gradient=new_column_gradient(n_rows, WIDTH),
-        support=np.zeros((n_rows if is_masked else 0, WIDTH), dtype=np.float32),
-        active=np.zeros(batch_size, dtype=np.int64),
-        batch=new_batch(batch_size, WIDTH),
-        state=np.zeros((1, 0), dtype=np.float32),
-    )
+        tile=new_table(n_rows, WIDTH, optimizer), gradient=new_column_gradient(n_rows, WIDTH),
+        support=np.zeros((n_rows if is_masked else 0, WIDTH), dtype=np.float32), active=np.zeros(batch_size, dtype=np.int64),
+        batch=new_batch(batch_size, WIDTH), state=np.zeros((1, 0), dtype=np.float32),
+    )  # fmt: skip
     return TileWorkspace(
         examples, steps, np.zeros(n_examples, dtype=np.int32), np.full(n_features, -1, dtype=np.int32),
         np.zeros(n_features, dtype=np.int32), np.zeros(n_examples, dtype=np.int32),

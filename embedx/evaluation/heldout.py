@@ -82,15 +82,9 @@ class Likelihood:
 
 
 def sample_pairs(
-    words: np.ndarray,
-    sentences: np.ndarray,
-    keep: np.ndarray,
-    window: int,
-    seed: int,
-    at_most: int = PAIRS,
-    groups: np.ndarray | None = None,
-    per_context: bool = True,
-) -> HeldOutPairs:
+    words: np.ndarray, sentences: np.ndarray, keep: np.ndarray, window: int, seed: int, at_most: int = PAIRS,
+    groups: np.ndarray | None = None, per_context: bool = True,
+) -> HeldOutPairs:  # fmt: skip
     """The pairs of one pass of training over a text; a random sample of `at_most` if there are more.
 
     words      int32 (n,): in text order, -1 for a word outside the vocabulary
@@ -140,13 +134,9 @@ def text_of(tokens: np.ndarray, remap: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 
 def draw(
-    words: np.ndarray,
-    sentences: np.ndarray,
-    vectors: WordVectors,
-    seed: int = 0,
-    at_most: int = PAIRS,
+    words: np.ndarray, sentences: np.ndarray, vectors: WordVectors, seed: int = 0, at_most: int = PAIRS,
     groups: np.ndarray | None = None,
-) -> tuple[HeldOutPairs, HeldOutPairs]:
+) -> tuple[HeldOutPairs, HeldOutPairs]:  # fmt: skip
     """Pairs to score, at most `at_most`, and pairs to calibrate with, none of them the same place in the text.
 
     The model's own window and subsampling draw them; `words`, `sentences` and `groups` as for `sample_pairs`. Raises
@@ -223,17 +213,11 @@ def evaluate(
     progress.finish()
     times_kept = kept_counts(trained_on(vectors), vectors.settings["sample"])
     return Likelihood(
-        log_likelihood=float(values.mean()),
-        standard_error=grouped(values, pairs.groups).item_error().value,
-        calibrated=float(calibrated.mean()),
-        temperature=temperature,
-        unigram=float(np.log(times_kept[pairs.targets] / times_kept.sum()).mean()),
-        n_pairs=len(values),
-        n_groups=len(np.unique(pairs.groups)),
-        values=values,
-        groups=pairs.groups,
-        words=vectors.words,
-    )
+        log_likelihood=float(values.mean()), standard_error=grouped(values, pairs.groups).item_error().value,
+        calibrated=float(calibrated.mean()), temperature=temperature,
+        unigram=float(np.log(times_kept[pairs.targets] / times_kept.sum()).mean()), n_pairs=len(values),
+        n_groups=len(np.unique(pairs.groups)), values=values, groups=pairs.groups, words=vectors.words,
+    )  # fmt: skip
 
 
 def compare(a: Likelihood, b: Likelihood) -> Estimate:

@@ -126,15 +126,9 @@ def paired_difference(a: Sequence[Answers], b: Sequence[Answers], seed: int = 0)
 
 
 def evaluate(
-    models: Sequence[str | Path],
-    others: Sequence[str | Path] = (),
-    tests: WordTests | None = None,
-    *,
-    which: str = VECTORS[0],
-    oov: bool = False,
-    trust_pickle: bool = False,
-    progress: Progress | None = None,
-) -> Report:
+    models: Sequence[str | Path], others: Sequence[str | Path] = (), tests: WordTests | None = None, *, which: str = VECTORS[0],
+    oov: bool = False, trust_pickle: bool = False, progress: Progress | None = None,
+) -> Report:  # fmt: skip
     """Score models; with `others`, also the difference between the means of the two sides.
 
     models  models of one configuration that differ in their seed, usually one; `others` likewise, of another configuration, and

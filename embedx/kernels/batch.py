@@ -26,15 +26,12 @@ class Batch(NamedTuple):
 def new_batch(n_examples: int, n_candidates: int, uniforms_width: int = 0, dtype: Any = np.float32) -> Batch:
     """Memory for a batch, all zeros."""
     return Batch(
-        z=np.zeros((n_examples, n_candidates), dtype),
-        label=np.zeros((n_examples, n_candidates), dtype),
+        z=np.zeros((n_examples, n_candidates), dtype), label=np.zeros((n_examples, n_candidates), dtype),
         sample_count=np.zeros((n_examples, n_candidates), dtype),
-        log_expected_count=np.zeros((n_examples, n_candidates), dtype),
-        uniforms=np.zeros((n_examples, uniforms_width), dtype),
-        key=np.zeros(n_examples, dtype=np.int64),
-        n_updates=np.zeros(n_examples, dtype=np.int64),
+        log_expected_count=np.zeros((n_examples, n_candidates), dtype), uniforms=np.zeros((n_examples, uniforms_width), dtype),
+        key=np.zeros(n_examples, dtype=np.int64), n_updates=np.zeros(n_examples, dtype=np.int64),
         score_gain=np.zeros((n_examples, n_candidates), dtype),
-    )
+    )  # fmt: skip
 
 
 def _signature(dtype: Any) -> Any:

@@ -149,8 +149,7 @@ else:
                 second_halves = [lane + step if lane // step % 2 == 0 else SIMD_WIDTH + lane for lane in range(SIMD_WIDTH)]
                 vectors = [
                     builder.fadd(
-                        builder.shuffle_vector(a, b, _lanes(first_halves)),
-                        builder.shuffle_vector(a, b, _lanes(second_halves)),
+                        builder.shuffle_vector(a, b, _lanes(first_halves)), builder.shuffle_vector(a, b, _lanes(second_halves))
                     )
                     for a, b in zip(vectors[::2], vectors[1::2], strict=True)
                 ]

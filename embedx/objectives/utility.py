@@ -91,14 +91,9 @@ def local_step(state, key, n_updates, constants, slope, x):
 
 
 def log_probability(
-    z: np.ndarray,
-    log_f: Function,
-    log_cdf: Function,
-    left: Callable[[np.ndarray], float],
-    right: float,
-    step: float,
+    z: np.ndarray, log_f: Function, log_cdf: Function, left: Callable[[np.ndarray], float], right: float, step: float,
     beyond: Callable[[np.ndarray, np.ndarray], np.ndarray],
-) -> np.ndarray:
+) -> np.ndarray:  # fmt: skip
     """log p(y) of all classes, float64 (..., K), by the trapezoid rule, whose error falls exponentially for such integrands.
 
     All classes share the nodes t, `step` apart from left(z) to max z + `right`, and Σ_k log F(t - z_k). What is true of few

@@ -28,17 +28,10 @@ SHOWN_ALONE = ("history", "heldout", "reader")  # facts that are not single valu
 
 
 def report(
-    model: str | Path,
-    output: str | Path | None = None,
-    *,
-    test: str | None = None,
-    test_labels: str | None = None,
-    pairs: list[Path] | None = None,
-    analogies: Path | None = None,
-    overwrite: bool = False,
-    progress: Progress | None = None,
+    model: str | Path, output: str | Path | None = None, *, test: str | None = None, test_labels: str | None = None,
+    pairs: list[Path] | None = None, analogies: Path | None = None, overwrite: bool = False, progress: Progress | None = None,
     **options: Any,
-) -> Path:
+) -> Path:  # fmt: skip
     """One page about the model in a folder, of word vectors or a classifier; the file, which needs nothing else.
 
     output     the file; by default that of `default_output`, in the working folder

@@ -43,13 +43,9 @@ def scores_of(model: Path, pairs: Sequence[Path], analogies: Path | None, progre
 
 
 def findings(
-    vectors: WordVectors,
-    model: Path,
-    settings: ReportSettings,
-    pairs: Sequence[Path],
-    analogies: Path | None,
+    vectors: WordVectors, model: Path, settings: ReportSettings, pairs: Sequence[Path], analogies: Path | None,
     progress: Progress,
-) -> dict[str, Any]:
+) -> dict[str, Any]:  # fmt: skip
     """What the page of word vectors shows, for its template. Raises `EmbedxError` for unknown words or projections."""
     name = projection.chosen(settings.projection)
     for word in settings.chosen_words:

@@ -17,13 +17,7 @@ import numpy as np
 from embedx.kernels.by_address import by_address
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.simd import SIMD_WIDTH, aligned_zeros
-from embedx.search.cluster_scores import (
-    ClusterStatistics,
-    add_to_sums,
-    new_statistics,
-    replace_vector,
-    update_moments,
-)
+from embedx.search.cluster_scores import ClusterStatistics, add_to_sums, new_statistics, replace_vector, update_moments
 from embedx.search.kmeans import Centroids, assign, block_edges, fit_centroids, nearest_centroid, new_centroids
 from embedx.search.panels import copy_vector, new_panels, write_vector
 from embedx.search.spec import SearchSpec

@@ -48,14 +48,11 @@ def new_query_workspace(n_rows: int, search: SearchSpec) -> QueryWorkspace:
     return QueryWorkspace(
         cluster_scores=np.full((1, padded(clusters)), MASKED_SCORE, dtype=np.float32),
         group_max=np.zeros(padded(clusters) // SIMD_WIDTH, dtype=np.float32),
-        probed=np.zeros((blocks, clusters), dtype=np.int64),
-        offsets=np.zeros((blocks, clusters + 1), dtype=np.int64),
-        n_probed=np.zeros(blocks, dtype=np.int64),
-        probe_rank=np.zeros((blocks, clusters), dtype=np.int32),
-        scores=np.zeros((blocks, capacity), dtype=np.float32),
-        last_query=np.full(n_rows, -1, dtype=np.int32),
+        probed=np.zeros((blocks, clusters), dtype=np.int64), offsets=np.zeros((blocks, clusters + 1), dtype=np.int64),
+        n_probed=np.zeros(blocks, dtype=np.int64), probe_rank=np.zeros((blocks, clusters), dtype=np.int32),
+        scores=np.zeros((blocks, capacity), dtype=np.float32), last_query=np.full(n_rows, -1, dtype=np.int32),
         query_number=np.zeros(1, dtype=np.int64),
-    )
+    )  # fmt: skip
 
 
 @kernel_part

@@ -39,15 +39,10 @@ COPIES = 3  # of the tables, in memory beside them: gradient and step, copies, t
 
 
 def train(
-    corpora: Corpora,
-    config: Configuration,
-    *,
-    progress: Progress | None = None,
-    cache_dir: Path | None = None,
-    watch: Callable[[model.WordVectors, Iteration], None] | None = None,
-    snapshot: Mapping[str, Any] | None = None,
+    corpora: Corpora, config: Configuration, *, progress: Progress | None = None, cache_dir: Path | None = None,
+    watch: Callable[[model.WordVectors, Iteration], None] | None = None, snapshot: Mapping[str, Any] | None = None,
     checkpoints: Checkpoints | None = None,
-) -> TrainedVectors:
+) -> TrainedVectors:  # fmt: skip
     """Word vectors of `corpora` as by `embedx.skipgram.task.train`, with a configuration for --collapsed.
 
     watch   is called with the vectors, which are views, at the start and after each iteration; its time is not counted

@@ -30,9 +30,7 @@ TOO_LITTLE = ": TOO LITTLE"
 def table(found: dict[str, Any]) -> str:
     """What `check` found, for people: a line for each fact, with its name before a tab."""
     text, own = found["text"], found["training"]
-    rows = {
-        "text": f"{text['n_bytes']:,} bytes, {text['n_lines']:,} lines, {found['tokens']:,} tokens",
-    }
+    rows = {"text": f"{text['n_bytes']:,} bytes, {text['n_lines']:,} lines, {found['tokens']:,} tokens"}
     rows |= {MEANINGS.get(kind, kind): f"{n:,}" + _places(text["places"][kind]) for kind, n in text["counts"].items()}
     rows["repeated lines"] = f"{text['repeated_lines']:.2%} of the lines"
     scripts = [f"{name} {share:.2%}" for name, share in text["scripts"].items() if share >= MIN_SHARE]

@@ -120,10 +120,9 @@ class Task:
         with allocating(f"{self.size} with --threads {settings.threads} and --window {settings.window}", SMALLER):
             of_training = self.strategy().memory()
         state = {
-            "vectors": (tables.inputs.rows, tables.outputs.rows),
-            "optimizer": (tables.inputs[1:], tables.outputs[1:]),
+            "vectors": (tables.inputs.rows, tables.outputs.rows), "optimizer": (tables.inputs[1:], tables.outputs[1:]),
             "objective": (tables.state, tables.n_updates),
-        }
+        }  # fmt: skip
         return plan_memory({**state, **of_training, "subwords": (tables.parts, self.buckets)}, state)
 
     def on_disk(self) -> tuple[int, int]:
@@ -166,12 +165,9 @@ class Task:
         return found
 
     def run(
-        self,
-        strategy: Strategy,
-        snapshot: Mapping[str, Any] | None = None,
-        checkpoints: Checkpoints | None = None,
+        self, strategy: Strategy, snapshot: Mapping[str, Any] | None = None, checkpoints: Checkpoints | None = None,
         callbacks: Sequence[Callback] = (),
-    ) -> trainer.Outcome:
+    ) -> trainer.Outcome:  # fmt: skip
         """Train the tables in place; `snapshot` is of the state of a run that was set up alike, to resume."""
         if checkpoints is not None:
             checkpoints.identify(lambda: self.identity() | strategy.identity())
@@ -246,16 +242,10 @@ class Task:
 
 
 def train(
-    corpora: Corpora,
-    config: Configuration,
-    *,
-    progress: Progress | None = None,
-    cache_dir: Path | None = None,
-    snapshot: Mapping[str, Any] | None = None,
-    checkpoints: Checkpoints | None = None,
-    callbacks: Iterable[Callback] = (),
+    corpora: Corpora, config: Configuration, *, progress: Progress | None = None, cache_dir: Path | None = None,
+    snapshot: Mapping[str, Any] | None = None, checkpoints: Checkpoints | None = None, callbacks: Iterable[Callback] = (),
     wrap: Callable[[Task], Strategy] | None = None,
-) -> TrainedVectors:
+) -> TrainedVectors:  # fmt: skip
     """Word vectors of `corpora`: what the command line takes (paths, globs, URLs, recipes, "-"), or an iterable of token lists.
 
     snapshot     of the `outcome.state` of a run with the same configuration on the same corpora, to resume

@@ -246,15 +246,9 @@ def check_output(folder: Path, overwrite: bool) -> None:
 
 
 def save(
-    folder: Path,
-    *,
-    task: str,
-    names: Mapping[str, tuple[Sequence[str], np.ndarray | None]],
-    arrays: Mapping[str, np.ndarray],
-    settings: Mapping[str, Any],
-    facts: Mapping[str, Any],
-    overwrite: bool = False,
-) -> Path:
+    folder: Path, *, task: str, names: Mapping[str, tuple[Sequence[str], np.ndarray | None]], arrays: Mapping[str, np.ndarray],
+    settings: Mapping[str, Any], facts: Mapping[str, Any], overwrite: bool = False,
+) -> Path:  # fmt: skip
     """Write a model folder and return its path; at any moment the folder is absent, the old model or the new one, whole.
 
     names     by the stem of their file; beside them counts, int64 (names,), or None
@@ -270,15 +264,12 @@ def save(
     check_output(folder, overwrite)
     folder = folder.resolve()
     description = {
-        "format": FORMAT,
-        "embedx": installed_version(),
-        "task": task,
+        "format": FORMAT, "embedx": installed_version(), "task": task,
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "names": {stem: len(each) for stem, (each, _) in names.items()},
         "arrays": {name: {"shape": list(array.shape), "dtype": str(array.dtype)} for name, array in arrays.items()},
-        "settings": settings,
-        "facts": facts,
-    }
+        "settings": settings, "facts": facts,
+    }  # fmt: skip
     partial, lock = atomic.beside(folder, "partial"), None
 
     def make() -> Path:

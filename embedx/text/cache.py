@@ -41,13 +41,9 @@ FLUSH_TOKENS = 1 << 16
 
 
 def encode(
-    sources: Sequence[Source],
-    settings: TextSettings,
-    progress: Progress = SILENT,
-    cache_dir: Path | None = None,
-    threads: int | None = None,
-    watch: Watch | None = None,
-) -> EncodedCorpus:
+    sources: Sequence[Source], settings: TextSettings, progress: Progress = SILENT, cache_dir: Path | None = None,
+    threads: int | None = None, watch: Watch | None = None,
+) -> EncodedCorpus:  # fmt: skip
     """The sources as tokens: from the cache if they are there, else each is read once, counted and written to the cache.
 
     They are read by as many threads, and of Wikipedia dumps by as many processes; by default one for each core. The tokens are

@@ -38,14 +38,9 @@ class Counts(NamedTuple):
 
 @contextlib.contextmanager
 def counted(
-    stream: TokenStream,
-    n_words: int,
-    window: int,
-    keys: Sequence[np.uint64],
-    memory: int,
-    progress: Progress = SILENT,
+    stream: TokenStream, n_words: int, window: int, keys: Sequence[np.uint64], memory: int, progress: Progress = SILENT,
     home: Path | None = None,
-) -> Iterator[Counts]:
+) -> Iterator[Counts]:  # fmt: skip
     """The counts of one epoch of `stream` for each of `keys`, which decide what is kept and how far windows reach in it.
 
     memory  bytes that counting may take; `home` is the folder where its files are until the block is left

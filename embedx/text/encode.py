@@ -15,14 +15,9 @@ Corpora = str | Path | Sequence[str | Path] | Iterable[Sequence[str]]  # names o
 
 
 def encode(
-    corpora: Corpora,
-    text: TextSettings,
-    progress: Progress,
-    cache_dir: Path | None,
-    phrases: PhraseSettings | Phrases | None = None,
-    *,
-    threads: int | None = None,
-) -> EncodedCorpus:
+    corpora: Corpora, text: TextSettings, progress: Progress, cache_dir: Path | None,
+    phrases: PhraseSettings | Phrases | None = None, *, threads: int | None = None,
+) -> EncodedCorpus:  # fmt: skip
     """The corpora as provisional token ids, read now or found in the token cache.
 
     threads     that read; by default one for each core

@@ -23,13 +23,9 @@ COUNT_SHARE = 0.25  # of the free memory, for words while a text is read: what u
 
 
 def read(
-    sources: Sequence[Source],
-    settings: TextSettings,
-    progress: Progress,
-    writer: CorpusWriter,
-    threads: int,
+    sources: Sequence[Source], settings: TextSettings, progress: Progress, writer: CorpusWriter, threads: int,
     watch: Watch | None,
-) -> dict[str, Any]:
+) -> dict[str, Any]:  # fmt: skip
     """Read all sources into `writer`; the report of what was found, be it nothing."""
     n_tokens = 0
     memory = int(COUNT_SHARE * available_memory() if settings.vocab_memory is None else 1e9 * settings.vocab_memory)

@@ -87,9 +87,8 @@ def check_formats(sources: Sequence[Source], settings: TextSettings) -> None:
     """Raise `EmbedxError` if a field or column is named, and none of the sources has any."""
     formats = {source.format(settings) for source in sources}
     for option, value, format, what in (
-        ("--json-field", settings.json_field, "json", "JSON Lines"),
-        ("--column", settings.column, "table", "a table"),
-    ):
+        ("--json-field", settings.json_field, "json", "JSON Lines"), ("--column", settings.column, "table", "a table"),
+    ):  # fmt: skip
         if value is not None and format not in formats:
             remedy = f"rename it, or give it on standard input, as in: embedx train - {option} {value} < FILE"
             raise EmbedxError(f"{option} {value}: by its name no corpus is {what}; {remedy}")

@@ -42,12 +42,11 @@ BZIP2_START = re.compile(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)")
 XZ_MAGIC = b"\xfd7zXZ\0"
 ZSTD_START = re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18")  # a frame, or one to skip, with which pzstd begins
 NOT_TEXT = {
-    b"PK\x03\x04": "a zip archive; unzip it, or name it .zip",
-    b"%PDF-": "a PDF; convert it with pdftotext",
+    b"PK\x03\x04": "a zip archive; unzip it, or name it .zip", b"%PDF-": "a PDF; convert it with pdftotext",
     PARQUET_START: "a Parquet file; name the column with the text by --column",
     codecs.BOM_UTF16_LE: "UTF-16; convert it with iconv -f UTF-16 -t UTF-8",
     codecs.BOM_UTF16_BE: "UTF-16; convert it with iconv -f UTF-16 -t UTF-8",
-}
+}  # fmt: skip
 TAR_MAGIC, TAR_MAGIC_PLACE = b"ustar", 257
 # Nothing is given back: a comment ends at its first "-->". Otherwise n comments could be separated in 2^n ways.
 DUMP_START = re.compile(r"\ufeff?\s*+(?:<\?xml[^>]*+>\s*+)?+(?:(?><!--.*?-->)\s*+)*+<mediawiki\b", re.DOTALL)

@@ -45,14 +45,9 @@ class Reporter(Progress):
     """
 
     def __init__(
-        self,
-        stream: TextIO,
-        log_json: Path | None = None,
-        *,
-        is_quiet: bool = False,
-        is_verbose: bool = False,
+        self, stream: TextIO, log_json: Path | None = None, *, is_quiet: bool = False, is_verbose: bool = False,
         is_alone: bool = True,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.stream, self.is_quiet, self.is_verbose = stream, is_quiet, is_verbose
         self.on_terminal = stream.isatty() and is_alone and not is_quiet
         self.interval = 0.5 if self.on_terminal else 10.0

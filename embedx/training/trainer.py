@@ -85,15 +85,10 @@ def usable_cores() -> int:
 
 
 def run(
-    strategy: Strategy,
-    schedule: Schedule,
-    progress: Progress,
-    after_epoch: AfterEpoch | None = None,
-    snapshot: Mapping[str, Any] | None = None,
-    beside: TrainState | None = None,
-    checkpoints: Checkpoints | None = None,
+    strategy: Strategy, schedule: Schedule, progress: Progress, after_epoch: AfterEpoch | None = None,
+    snapshot: Mapping[str, Any] | None = None, beside: TrainState | None = None, checkpoints: Checkpoints | None = None,
     plan: MemoryPlan | None = None,
-) -> Outcome:
+) -> Outcome:  # fmt: skip
     """Train to the end of the schedule with one thread for each of the strategy's workers.
 
     `after_epoch` is called after each epoch, complete or not, while no thread trains; its time is not counted.

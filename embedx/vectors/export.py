@@ -42,12 +42,7 @@ class ExportSettings(Settings):
 
 
 def export(
-    model: WordVectors,
-    format: str | None,
-    out: Path,
-    overwrite: bool = False,
-    progress: Progress | None = None,
-    **options: Any,
+    model: WordVectors, format: str | None, out: Path, overwrite: bool = False, progress: Progress | None = None, **options: Any
 ) -> Path:
     """Write the word vectors of `model` as the file or folder `out`, compressed if its suffix says so, and return its path.
 
@@ -130,13 +125,9 @@ def _table(model: WordVectors, format: Format, settings: ExportSettings, progres
     if has_ngrams and (wrong := next((word for word in words if WHITE_SPACE.search(word)), None)) is not None:
         raise EmbedxError(f"the word {wrong!r} has white space, without which its n-grams would be others in fastText")
     return Table(
-        _writable(words, progress) if format.is_text else words,
-        model.vectors[:n],
-        None if model.counts is None else model.counts[:n],
-        model,
-        settings.dtype,
-        progress,
-    )
+        _writable(words, progress) if format.is_text else words, model.vectors[:n],
+        None if model.counts is None else model.counts[:n], model, settings.dtype, progress,
+    )  # fmt: skip
 
 
 def _writable(words: Sequence[str], progress: Progress) -> Sequence[str]:

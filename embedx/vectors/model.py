@@ -185,11 +185,9 @@ class WordVectors:
         return self.most_similar([b, c], [a], top_k)
 
     def most_similar(
-        self,
-        positive: str | np.ndarray | Sequence[str | np.ndarray],
-        negative: str | np.ndarray | Sequence[str | np.ndarray] = (),
-        top_k: int = 10,
-    ) -> list[tuple[str, float]]:
+        self, positive: str | np.ndarray | Sequence[str | np.ndarray],
+        negative: str | np.ndarray | Sequence[str | np.ndarray] = (), top_k: int = 10,
+    ) -> list[tuple[str, float]]:  # fmt: skip
         """The `top_k` words with the largest cosine to the sum of the unit vectors of `positive` minus that of `negative`.
 
         Words of the query are excluded, as in word2vec.c and gensim. A vector in place of a word counts with its own length.
@@ -242,14 +240,9 @@ class WordVectors:
         for stem, found in zip(PASSES, self.phrases.passes if self.phrases else (), strict=False):
             names[stem] = [" ".join(each.words) for each in found], np.array([each.times for each in found], np.int64)
         return save_folder(
-            Path(folder),
-            task=TASK,
-            names=names,
-            arrays=self.arrays,
-            settings=self.settings,
-            facts=self.facts,
+            Path(folder), task=TASK, names=names, arrays=self.arrays, settings=self.settings, facts=self.facts,
             overwrite=overwrite,
-        )
+        )  # fmt: skip
 
     @cached_property
     def _norms(self) -> np.ndarray:  # float32 (words,), 1 where a vector is zero

@@ -23,10 +23,6 @@ def write(path: Path, table: Table) -> None:
 
 
 MODEL_FOLDER = Format(
-    name="embedx",
-    meaning="a model folder of the vectors alone, memory-mapped when it is loaded",
-    programs="embedx, numpy.load of its .npy",
-    suffixes=(".embedx",),
-    write=write,
-    owns=is_model,
-)
+    name="embedx", meaning="a model folder of the vectors alone, memory-mapped when it is loaded",
+    programs="embedx, numpy.load of its .npy", suffixes=(".embedx",), write=write, owns=is_model,
+)  # fmt: skip

@@ -55,12 +55,6 @@ def write(path: Path, table: Table) -> None:
 
 
 NPZ = Format(
-    name="npz",
-    meaning="NumPy: arrays `words`, `vectors` and `counts`, for int8 also `scale`",
-    programs="numpy.load",
-    suffixes=(".npz",),
-    dtypes=tuple(DTYPES),
-    recognises=recognises,
-    read=read,
-    write=write,
-)
+    name="npz", meaning="NumPy: arrays `words`, `vectors` and `counts`, for int8 also `scale`", programs="numpy.load",
+    suffixes=(".npz",), dtypes=tuple(DTYPES), recognises=recognises, read=read, write=write,
+)  # fmt: skip

@@ -73,13 +73,7 @@ def _library(name: str, doing: str) -> Any:
 
 
 PARQUET = Format(
-    name="parquet",
-    meaning="columns `word`, `vector` (a list) and `count`, for int8 also `scale`",
-    programs="DuckDB, ClickHouse, pandas, polars, Spark",
-    suffixes=(".parquet",),
-    dtypes=tuple(DTYPES),
-    extra="parquet",
-    recognises=lambda head: head.startswith(b"PAR1"),
-    read=read,
-    write=write,
-)
+    name="parquet", meaning="columns `word`, `vector` (a list) and `count`, for int8 also `scale`",
+    programs="DuckDB, ClickHouse, pandas, polars, Spark", suffixes=(".parquet",), dtypes=tuple(DTYPES), extra="parquet",
+    recognises=lambda head: head.startswith(b"PAR1"), read=read, write=write,
+)  # fmt: skip

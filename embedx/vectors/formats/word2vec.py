@@ -208,33 +208,16 @@ def write_binary(path: Path, table: Table) -> None:
 
 
 WORD2VEC = Format(
-    name="word2vec",
-    meaning="text: a first line `words dim`, then a word and its numbers a line",
-    programs="word2vec.c, gensim, fastText's .vec, spaCy",
-    suffixes=(".vec", ".txt"),
-    dtypes=("float32", "float16"),
-    is_text=True,
-    recognises=lambda head: layout(head) == "word2vec",
-    read=read_text,
-    write=write_text,
-)
+    name="word2vec", meaning="text: a first line `words dim`, then a word and its numbers a line",
+    programs="word2vec.c, gensim, fastText's .vec, spaCy", suffixes=(".vec", ".txt"), dtypes=("float32", "float16"),
+    is_text=True, recognises=lambda head: layout(head) == "word2vec", read=read_text, write=write_text,
+)  # fmt: skip
 WORD2VEC_BINARY = Format(
-    name="word2vec-binary",
-    meaning="binary: a first line `words dim`, then each word and its float32 numbers",
-    programs="word2vec.c, gensim",
-    suffixes=(".bin",),
-    is_text=True,
-    recognises=lambda head: layout(head) == "word2vec-binary",
-    read=read_binary,
-    write=write_binary,
-)
+    name="word2vec-binary", meaning="binary: a first line `words dim`, then each word and its float32 numbers",
+    programs="word2vec.c, gensim", suffixes=(".bin",), is_text=True, recognises=lambda head: layout(head) == "word2vec-binary",
+    read=read_binary, write=write_binary,
+)  # fmt: skip
 GLOVE = Format(
-    name="glove",
-    meaning="text: as word2vec, without the first line",
-    programs="GloVe, gensim",
-    dtypes=("float32", "float16"),
-    is_text=True,
-    recognises=lambda head: layout(head) == "glove",
-    read=read_glove,
-    write=write_glove,
-)
+    name="glove", meaning="text: as word2vec, without the first line", programs="GloVe, gensim", dtypes=("float32", "float16"),
+    is_text=True, recognises=lambda head: layout(head) == "glove", read=read_glove, write=write_glove,
+)  # fmt: skip
