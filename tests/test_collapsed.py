@@ -29,12 +29,6 @@ def fitted(two_topics):
     return fit(two_topics)
 
 
-def test_words_of_one_topic_are_nearest(fitted):
-    model = fitted.vectors
-    assert {word for word, _ in model.most_similar("cat", top_k=3)} <= {"dog", "purr", "fur", "paw", "tail"}
-    assert model.similarity("car", "truck") > model.similarity("car", "cat")
-
-
 def test_every_iteration_lowers_the_objective_and_is_reported(fitted):
     history = fitted.vectors.facts["history"]
     assert [each["number"] for each in history] == list(range(11))

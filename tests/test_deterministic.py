@@ -18,9 +18,9 @@ from embedx.training.checkpoint import Checkpoints
 from embedx.training.progress import Silent
 from tests.contract_classes import REPRESENTATIVES
 from tests.forked import embedx_run
-from tests.frozen_models import sentences, topics
+from tests.label_data import topics
 from tests.test_checkpoint import arrays_of, asked, end_at_a_checkpoint, left_behind
-from tests.test_train_state import FEW, assert_resumes, label_run, own, same, word_run
+from tests.test_train_state import FEW, assert_resumes, label_run, own, same, sentences, word_run
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +38,7 @@ def by_threads(run, name, **options):
 
 def topics_run(name, **options):
     """As `label_run`, on sparse features."""
-    found, data = OBJECTIVES[name], topics()
+    found, data = OBJECTIVES[name], topics(300, 30)
     few = {"epochs": 2, "threads": 1} | options
     objective = found(found.Settings.from_options(own(found, {"warm_up": 1.0, **options})))
     settings = classification.resolved(ClassifySettings.from_options(few), objective, data)

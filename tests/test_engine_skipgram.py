@@ -8,12 +8,10 @@ from skipgram_setup import Setup
 from embedx.engine import skipgram as engine
 from embedx.kernels.compiled import kernel
 from embedx.kernels.random import stream_key
-from embedx.objectives import OBJECTIVES
 from embedx.objectives.ar import AugmentReduce
 from embedx.objectives.contract import Objective, SampledSettings
 from embedx.objectives.ns import NegativeSampling
 from embedx.objectives.ove import OneVsEach
-from embedx.samplers import SAMPLERS
 from embedx.text.heldout import PIECE
 from embedx.text.subsampling import LEFT_OUT
 from embedx.text.tokenizer import END_OF_SENTENCE
@@ -33,26 +31,6 @@ def test_every_pair_is_seen_once_wherever_the_chunks_are_cut(chunk, objective):
     assert sum(words for _, words in seen) == setup.n_corpus_words(0, 120)
 
 
-def test_windows_end_at_sentences():
-    setup = Setup(NS, keep_all=True)
-    setup.stream.word[:] = np.arange(K + 2) % K
-    position = 40  # the first mark
-    before, after = setup.train(position - 1, position, 0.0)[1], setup.train(position + 1, position + 2, 0.0)[1]
-    assert 1 <= before <= WINDOW
-    assert 1 <= after <= WINDOW
-
-
-@pytest.mark.parametrize("name", OBJECTIVES)
-def test_padding_stays_zero(name):
-    objective = OBJECTIVES[name](OBJECTIVES[name].Settings())
-    last = [name for name in objective.samplers() if not SAMPLERS[name].conditional][-1]
-    setup = Setup(objective, block_size=4, draws=7, sampler=last)
-    setup.train(0, 120, lr=0.01)
-    assert setup.tables.inputs.rows[:, : setup.dim].all()
-    assert not setup.tables.inputs.rows[:, setup.dim :].any()
-    assert not setup.tables.outputs.rows[:, setup.dim :].any()
-
-
 @pytest.mark.parametrize("objective", [NS, AR, OVE], ids=["sums", "sets", "pairs"])
 def test_a_word_that_is_neither_seen_nor_drawn_keeps_its_vectors(objective):
     word = Setup(objective).stream.word.copy()
@@ -66,16 +44,6 @@ def test_a_word_that_is_neither_seen_nor_drawn_keeps_its_vectors(objective):
         moved = (table != old).any(axis=1)
         assert not moved[rare]
         assert moved.sum() == K - 1
-
-
-@pytest.mark.parametrize("objective", [NS, AR, OVE], ids=["sums", "sets", "pairs"])
-def test_same_seed_same_bytes(objective):
-    first, second = Setup(objective, block_size=5), Setup(objective, block_size=5)
-    assert first.train(0, 120) == second.train(0, 120)
-    for one, other in zip(first.tables[:2], second.tables[:2], strict=True):
-        assert one.rows.tobytes() == other.rows.tobytes()
-    for one, other in zip(first.tables[2:4], second.tables[2:4], strict=True):
-        assert one.tobytes() == other.tobytes()
 
 
 def test_subsampling_keeps_the_share_that_it_says():

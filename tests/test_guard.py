@@ -447,12 +447,7 @@ def test_a_run_that_went_back_has_to_make_heldout_text_likelier_than_word_freque
     assert words_at("ove", topics, 1e3)[1].diverged is None
     found["calibrated"] = -4.0
     assert "at the learning rate 2, the model does not beat" in str(words_at("ove", topics, 1.0)[1].diverged)
-
-
-def test_a_run_that_is_hardly_worse_than_word_frequencies_ends_with_a_warning(topics, monkeypatch):
-    """It may have been too short."""
-    found = {"log_likelihood": -4.1, "calibrated": -4.0, "unigram": -3.9}
-    monkeypatch.setattr(skipgram.Task, "heldout_metrics", lambda self: found)
+    found["log_likelihood"] = -4.1  # hardly worse than word frequencies: the run may have been too short
     _, outcome, printed = words_at("ove", topics, 1.0)
     assert outcome.diverged is None
     assert printed.warnings == [

@@ -235,13 +235,7 @@ def test_h_shows_the_help(words, run):
     assert done.stdout == run(*words[:-1], "--help").stdout
 
 
-@pytest.mark.parametrize(
-    ("typed", "offered"),
-    [
-        ("embedx cl", {"classify"}),
-        ("embedx train x --opt", {"--optimizer"}),
-    ],
-)
+@pytest.mark.parametrize(("typed", "offered"), [("embedx cl", {"classify"}), ("embedx train x --opt", {"--optimizer"})])
 def test_a_shell_completes(typed, offered, run):
     done = run(_EMBEDX_COMPLETE="complete_bash", COMP_WORDS=typed, COMP_CWORD=str(len(typed.split()) - 1))
     assert set(done.stdout.split()) == offered, done.stderr

@@ -180,8 +180,7 @@ def test_zooming_moves_words_apart_and_dragging_moves_all_alike(word_map):
 
 
 @pytest.mark.parametrize(
-    ("kind", "columns"),
-    [("words", ("word", "count")), ("labels", ("label", "rows")), ("comparison", ("objective", "words/s"))],
+    ("kind", "columns"), [("words", ("word", "count")), ("labels", ("label", "rows")), ("comparison", ("objective", "words/s"))]
 )
 def test_tables_sort_by_click_and_by_key(driver, pages, kind, columns):
     from selenium.webdriver.common.keys import Keys

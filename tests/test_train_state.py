@@ -20,10 +20,16 @@ from embedx.training.checkpoint import Checkpoints, Request
 from embedx.training.progress import Silent
 from embedx.training.state import TrainState
 from tests.contract_classes import REPRESENTATIVES
-from tests.frozen_models import sentences
 
 FEW = {"dim": 8, "threads": 1, "window": 2, "min_count": 1, "sample": 0}
 STOPS_EARLY = {"validation": "0.3", "learning_rate": 1.0, "schedule": "constant", "epochs": 30, "patience": 2}
+
+
+def sentences():
+    """60 sentences of 50 words, of 40 different ones."""
+    rng = np.random.default_rng(5)
+    common = 1 / np.arange(1, 41)
+    return [[f"w{k}" for k in rng.choice(40, 50, p=common / common.sum())] for _ in range(60)]
 
 
 def own(objective, options):

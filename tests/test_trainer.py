@@ -86,13 +86,6 @@ def test_a_time_budget_ends_the_run_at_the_bell_with_the_rate_near_zero():
     assert outcome.epochs == pytest.approx(len(kernel.calls) / 3)
 
 
-def test_a_loss_that_is_not_finite_stops_the_run_and_says_what_to_change():
-    message = r"the loss is not finite after .* words .*; none of the learning rates 0\.8, .* works: leave --learning-rate out"
-    with pytest.raises(DivergedError, match=message):
-        run(Recorder(loss=float("nan")), [0, 1], Schedule(0.8, 5, 500, 2), Silent())
-    assert DivergedError.exit_code == 3
-
-
 def test_a_worker_that_fails_ends_the_run_with_its_error():
     def broken(scratch, epoch, chunk, rate):
         if chunk == 3:
