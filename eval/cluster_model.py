@@ -14,7 +14,6 @@ from collections.abc import Mapping
 
 import numpy as np
 
-IN_FLIGHT = 2  # ranges of a worker: one that it trains, and one that is merged
 RANGES = 60  # of each worker that are simulated: later ranges are alike
 
 

@@ -86,18 +86,12 @@ def test_answers_from_which_little_can_be_learned_have_a_calibration_all_the_sam
     assert ((p >= 0) & (p <= 1)).all()
 
 
-@pytest.mark.parametrize(
-    ("objective", "options", "settings", "several", "dense"),
-    [
-        (None, {}, {"weights": "dense"}, True, False),
-        (None, {}, {"weights": "sparse"}, True, False),
-        (None, {}, {"weights": "tree", "leaf_size": 5}, True, False),
-        (None, {}, {}, True, True),
-        (None, {}, {}, False, False),
-        ("ova", {"loss": "squared-hinge"}, {"weights": "dense"}, False, False),
-        ("ova", {"loss": "squared-hinge"}, {"weights": "tree", "leaf_size": 5}, False, False),
-    ],
-)
+@pytest.mark.parametrize(("objective", "options", "settings", "several", "dense"), [
+    (None, {}, {"weights": "dense"}, True, False), (None, {}, {"weights": "sparse"}, True, False),
+    (None, {}, {"weights": "tree", "leaf_size": 5}, True, False), (None, {}, {}, True, True), (None, {}, {}, False, False),
+    ("ova", {"loss": "squared-hinge"}, {"weights": "dense"}, False, False),
+    ("ova", {"loss": "squared-hinge"}, {"weights": "tree", "leaf_size": 5}, False, False),
+])  # fmt: skip
 def test_what_is_printed_as_a_probability_is_one(objective, options, settings, several, dense):
     data, test = (noisy(n, seed, dense=dense, several=several) for n, seed in ((4000, 0), (6000, 1)))
     found = trained(data, objective, options, calibration=0.5, **settings)

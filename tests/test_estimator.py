@@ -30,12 +30,10 @@ ORDER = "the order of the steps, and the noise, are drawn by place: rows that st
 BY_STEPS = {f"check_sample_weight_equivalence_on_{kind}_data": ORDER for kind in ("dense", "sparse")}
 FEW = {"epochs": 5}  # of 100 on data that small: conventions are the same after any number, and this one learns
 CANDIDATES = [
-    (SoftmaxClassifier(), {}),
-    (SoftmaxClassifier("ns", epochs=25), BY_STEPS),
+    (SoftmaxClassifier(), {}), (SoftmaxClassifier("ns", epochs=25), BY_STEPS),
     *((SoftmaxClassifier(name, **FEW), BY_STEPS) for name in ("hs", "ar", "ldgs", "implicit")),
-    (SoftmaxClassifier("ova", optimizer="adagrad", **FEW), BY_STEPS),
-    (SoftmaxClassifier(hidden=16, **FEW), BY_STEPS),
-]
+    (SoftmaxClassifier("ova", optimizer="adagrad", **FEW), BY_STEPS), (SoftmaxClassifier(hidden=16, **FEW), BY_STEPS),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("candidate", "may_fail"), CANDIDATES, ids=[str(each) for each, _ in CANDIDATES])
@@ -92,17 +90,13 @@ def test_the_optimum_is_sought_where_that_is_meant_and_data_are_not_too_large(da
     assert fitted.classifier_.settings["l2"] == (1 / 600 if optimizer == "lbfgs" else 0.0)
 
 
-@pytest.mark.parametrize(
-    ("parameters", "error", "message"),
-    [
-        ({"objective": "magic"}, EmbedxError, "no such objective"),
-        ({"objective": "ns", "options": {"negative": 5}}, TypeError, "ns takes no negative; its settings are negatives"),
-        ({"options": {"negatives": 5}}, TypeError, "softmax takes no negatives; its settings are none"),
-        ({"epochs": 0}, EmbedxError, "--epochs 0: must be at least 1"),
-        ({"hidden": 5, "optimizer": "lbfgs"}, EmbedxError, "--optimizer lbfgs needs .* no --hidden layer"),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("parameters", "error", "message"), [
+    ({"objective": "magic"}, EmbedxError, "no such objective"),
+    ({"objective": "ns", "options": {"negative": 5}}, TypeError, "ns takes no negative; its settings are negatives"),
+    ({"options": {"negatives": 5}}, TypeError, "softmax takes no negatives; its settings are none"),
+    ({"epochs": 0}, EmbedxError, "--epochs 0: must be at least 1"),
+    ({"hidden": 5, "optimizer": "lbfgs"}, EmbedxError, "--optimizer lbfgs needs .* no --hidden layer"),
+], ids=str)  # fmt: skip
 def test_parameters_that_cannot_be_are_refused_by_fit(data, parameters, error, message):
     with pytest.raises(error, match=message):
         SoftmaxClassifier(**parameters).fit(*data[:2])

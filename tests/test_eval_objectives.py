@@ -117,26 +117,6 @@ def test_as_much_is_run_as_fits_in_the_time_and_the_best_with_every_seed(records
     assert made == [*fits, ("epochs", 5, 2), ("epochs", 5, 3)]
 
 
-def test_rows_come_in_the_order_of_the_registry_and_tell_who_diverged(records):
-    found = records(
-        {"part": "epochs", "name": "umax", "diverged": True},
-        {"part": "epochs", "name": "ar", "level": -8.0},
-        {"part": "epochs", "name": "ns"},
-    )
-    rows = rows_of("epochs", found)
-    assert list(rows) == ["ns", "ar", "umax"]
-    assert rows["umax"]["log-likelihood"] == "diverged"
-    assert rows["ns"]["minus ns"] == "-"
-    assert rows["ar"]["minus ns"].startswith("+")
-    assert rows["ar"]["tuned on: RG-65"] == "-"
-    ahead = rows_of_table(compared.ahead(found))["equal epochs"]
-    assert ahead["likeliest"] == "`ar`"
-    assert ahead["significantly likelier than `ns`"] == "`ar`"
-    assert ahead["diverged"] == "`umax`"
-    assert script.EXPERIMENT.tables["time"](found) == "Not measured."
-    assert list(rows_of_table(compared.conditions(found))) == ["equal epochs"]
-
-
 def test_equal_rows_are_asked_of_those_that_draw(records, tmp_path):
     chosen = Run(found("objectives"), ["rows", "hs", "ar", "softmax"], quick=False)
     chosen.records = records({"part": "rows", "name": "ns", "options": {"epochs": 1}})

@@ -48,14 +48,11 @@ def naive(log_p, scores, truth, counts, n_train, ks):
     likelihoods = [value for value in likelihoods if not math.isnan(value)]
     answers = [ranking(row) for row in scores]
     expected = {
-        "n": len(truth),
-        "n_without_labels": n_rows - len(truth),
-        "n_unknown": sum(min(y) >= n_labels for y in truth),
+        "n": len(truth), "n_without_labels": n_rows - len(truth), "n_unknown": sum(min(y) >= n_labels for y in truth),
         "accuracy": average([answer[0] in y for answer, y in zip(answers, truth, strict=True)]),
-        "log_likelihood": average(likelihoods),
-        "log_likelihood_clamped": average([max(value, -26.0) for value in likelihoods]),
+        "log_likelihood": average(likelihoods), "log_likelihood_clamped": average([max(value, -26.0) for value in likelihoods]),
         "log_likelihood_standard_error": standard_error(likelihoods),
-    }
+    }  # fmt: skip
     for k in ks:
         precisions, ndcgs, gained, best = [], [], 0.0, 0.0
         for answer, y in zip(answers, truth, strict=True):

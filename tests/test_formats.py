@@ -4,7 +4,6 @@ import bz2
 import gzip
 import lzma
 import os
-import sys
 import threading
 
 import numpy as np
@@ -155,12 +154,6 @@ def test_the_line_is_counted_over_blocks_and_blank_lines(tmp_path, monkeypatch):
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(EmbedxError, match="nowhere: no such file or model folder"):
         model.load(tmp_path / "nowhere")
-
-
-def test_a_zstd_file_without_the_extra_names_it(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "zstandard", None)
-    with pytest.raises(EmbedxError, match=r"vectors: reading .zst needs zstandard; pip install \"embedx\[zstd\]\""):
-        formats.read(write(tmp_path, zstandard.compress(text())))
 
 
 def test_a_pipe_is_read_once(tmp_path):

@@ -229,20 +229,16 @@ def test_numbers_that_python_does_not_read_say_so(write, digits):
     assert read(write(f"{digits} 1:1\n2 1:1\n")).schema.names == [digits, "2"]
 
 
-@pytest.mark.parametrize(
-    ("name", "labels", "message"),
-    [
-        ("y.npy", npy(np.array([0, 1])), r"y.npy: labels of 2 rows, but the features have 3; are they of one set\?"),
-        ("y.txt", b"1\n2\n", r"y.txt: labels of 2 rows, but the features have 3"),
-        ("y.txt", b"1\n2\n3\n4\n", r"y.txt: labels of 4 rows, but the features have 3"),
-        ("y.npy", npy(np.array([0, -1, 1])), r"y.npy: label -1 of row 2; number the labels from 0"),
-        ("y.npy", npy(np.array([0, 1, 2.0])), r"y.npy: 1 dimensions of float64; labels are integers \(ROWS,\), or a sparse"),
-        ("y.npy", npy(np.eye(3, dtype=int)), r"y.npy: 2 dimensions of int64; labels are integers"),
-        ("y.txt", b"1\n2\n99999999999\n", r"y.txt: label 99999999999 is too large; ids count from 0"),
-        ("y.txt", b"", r"y.txt: an empty file"),
-        ("y.txt", b"a\n\xff\nb\n", r"y.txt:2: not UTF-8"),
-    ],
-)
+@pytest.mark.parametrize(("name", "labels", "message"), [
+    ("y.npy", npy(np.array([0, 1])), r"y.npy: labels of 2 rows, but the features have 3; are they of one set\?"),
+    ("y.txt", b"1\n2\n", r"y.txt: labels of 2 rows, but the features have 3"),
+    ("y.txt", b"1\n2\n3\n4\n", r"y.txt: labels of 4 rows, but the features have 3"),
+    ("y.npy", npy(np.array([0, -1, 1])), r"y.npy: label -1 of row 2; number the labels from 0"),
+    ("y.npy", npy(np.array([0, 1, 2.0])), r"y.npy: 1 dimensions of float64; labels are integers \(ROWS,\), or a sparse"),
+    ("y.npy", npy(np.eye(3, dtype=int)), r"y.npy: 2 dimensions of int64; labels are integers"),
+    ("y.txt", b"1\n2\n99999999999\n", r"y.txt: label 99999999999 is too large; ids count from 0"),
+    ("y.txt", b"", r"y.txt: an empty file"), ("y.txt", b"a\n\xff\nb\n", r"y.txt:2: not UTF-8"),
+])  # fmt: skip
 def test_labels_that_do_not_fit_say_so(write, name, labels, message):
     assert re.search(message, message_of(write(npy(np.eye(3)), "x.npy"), write(labels, name)))
 
@@ -252,17 +248,14 @@ def test_a_file_with_labels_takes_no_others(write):
     assert re.search(r"train.txt: has labels of its own; leave out the file of labels, .*y.txt", message)
 
 
-@pytest.mark.parametrize(
-    ("split", "column", "message"),
-    [
-        ("1\n3\n", "", r'split.txt:2: column 1 is "3", no row of the data, which has rows 1 to 2; is it their split\?'),
-        ("1\n0\n", "", r'split.txt:2: column 1 is "0", no row of the data'),
-        ("1\n" + "0" * 19 + "1\n", "", r'split.txt:2: column 1 is "00000000000000000001", no row of the data'),
-        ("1 2\nx 1\n", "", r'split.txt:2: column 1 is "x", no row of the data'),
-        ("1 2\n2\n", ":2", r'split.txt:2: column 2 is "", no row of the data'),
-        ("1 2\n2\n", ":0", r'split.txt:1: column 0 is "", no row of the data'),
-    ],
-)
+@pytest.mark.parametrize(("split", "column", "message"), [
+    ("1\n3\n", "", r'split.txt:2: column 1 is "3", no row of the data, which has rows 1 to 2; is it their split\?'),
+    ("1\n0\n", "", r'split.txt:2: column 1 is "0", no row of the data'),
+    ("1\n" + "0" * 19 + "1\n", "", r'split.txt:2: column 1 is "00000000000000000001", no row of the data'),
+    ("1 2\nx 1\n", "", r'split.txt:2: column 1 is "x", no row of the data'),
+    ("1 2\n2\n", ":2", r'split.txt:2: column 2 is "", no row of the data'),
+    ("1 2\n2\n", ":0", r'split.txt:1: column 0 is "", no row of the data'),
+])  # fmt: skip
 def test_splits_that_do_not_fit_say_so(write, split, column, message):
     data = write("2 3 2\n0 0:1\n1 0:1\n")
     assert re.search(message, message_of(f"{data}@{write(split, 'split.txt')}{column}"))

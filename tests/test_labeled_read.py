@@ -203,15 +203,11 @@ def test_libsvm_counts_from_one_unless_there_is_a_zero(write):
     assert from_zero.schema.first_feature == 0
 
 
-@pytest.mark.parametrize(
-    ("labels", "names", "ids"),
-    [
-        (["+1", "-1", "1"], ["-1", "1"], [[1], [0], [1]]),
-        (["10", "9", "2"], ["2", "9", "10"], [[2], [1], [0]]),
-        (["cat,dog", "ant", "dog"], ["cat", "dog", "ant"], [[0, 1], [2], [1]]),
-        (["b", "7", "café"], ["b", "7", "café"], [[0], [1], [2]]),
-    ],
-)
+@pytest.mark.parametrize(("labels", "names", "ids"), [
+    (["+1", "-1", "1"], ["-1", "1"], [[1], [0], [1]]), (["10", "9", "2"], ["2", "9", "10"], [[2], [1], [0]]),
+    (["cat,dog", "ant", "dog"], ["cat", "dog", "ant"], [[0, 1], [2], [1]]),
+    (["b", "7", "café"], ["b", "7", "café"], [[0], [1], [2]]),
+])  # fmt: skip
 def test_libsvm_labels_are_names(write, labels, names, ids):
     data = read(write("".join(f"{label} 1:1\n" for label in labels)))
     assert data.schema.names == names
@@ -236,13 +232,10 @@ def test_libsvm_without_labels_is_data_to_predict_but_not_to_train(write):
         read_training(file)
 
 
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("a film that __label__good people like\nand another line\n", 'only one label, "good", on 1 of 2 rows'),
-        ("3 2 9\n7 0:1\n7 1:1\n 0:1\n", 'only one label, "7", on 2 of 3 rows'),
-    ],
-)
+@pytest.mark.parametrize(("text", "found"), [
+    ("a film that __label__good people like\nand another line\n", 'only one label, "good", on 1 of 2 rows'),
+    ("3 2 9\n7 0:1\n7 1:1\n 0:1\n", 'only one label, "7", on 2 of 3 rows'),
+])  # fmt: skip
 def test_one_label_is_nothing_to_train_on(write, text, found):
     file = write(text)
     with pytest.raises(EmbedxError, match=rf"train.txt: {found}; give data with two labels or more, or train word vectors on"):
@@ -378,15 +371,10 @@ def test_each_label_name_stands_once(write):
 NAMES = ["zero", "one", "two", "three"]
 
 
-@pytest.mark.parametrize(
-    ("train", "test"),
-    [
-        ("2 2 3\n2 0:1\n0 1:1\n", "2 2 3\n0 1:1\n2,1 0:1\n"),
-        ("2 1:1\n0 2:1\n", "0 2:1\n2,1 1:1\n"),
-        ("__label__2 a\n__label__0 b\n", "__label__0 b\n__label__2 __label__1 a\n"),
-    ],
-    ids=["XC", "LIBSVM", "fastText"],
-)
+@pytest.mark.parametrize(("train", "test"), [
+    ("2 2 3\n2 0:1\n0 1:1\n", "2 2 3\n0 1:1\n2,1 0:1\n"), ("2 1:1\n0 2:1\n", "0 2:1\n2,1 1:1\n"),
+    ("__label__2 a\n__label__0 b\n", "__label__0 b\n__label__2 __label__1 a\n"),
+], ids=["XC", "LIBSVM", "fastText"])  # fmt: skip
 def test_names_belong_to_the_ids_that_files_say_whatever_their_format(write, train, test):
     data = with_names(read_training(write(train)), NAMES[:3], "names.txt")
     known = data.schema
@@ -397,18 +385,15 @@ def test_names_belong_to_the_ids_that_files_say_whatever_their_format(write, tra
     assert [[known.names[k] for k in row] for row in label_rows(tested)] == [["zero"], ["two", "one"]]
 
 
-@pytest.mark.parametrize(
-    ("train", "message"),
-    [
-        ("1 2 5\n0 0:1\n", "names.txt: 4 names for 5 labels, which count from 0; write one a line for each"),
-        ("4 1:1\n", "names.txt: 4 names for 5 labels, which count from 0"),
-        ("1 2 3\n0 0:1\n", "names.txt: 4 names for 3 labels, which count from 0"),
-        ("2 1:1\n", "names.txt: 4 names for 3 labels, which count from 0"),
-        ("99999999999999999999 1:1\n", "names.txt: 4 names for 2,147,483,648 labels"),
-        ("0 1:1\n-1 1:1\n", 'names.txt: the labels of the training data have names already, such as "-1"; leave out --label-n'),
-        ("__label__cat a\n__label__1 b\n", 'names.txt: the labels of the training data have names already, such as "cat"'),
-    ],
-)
+@pytest.mark.parametrize(("train", "message"), [
+    ("1 2 5\n0 0:1\n", "names.txt: 4 names for 5 labels, which count from 0; write one a line for each"),
+    ("4 1:1\n", "names.txt: 4 names for 5 labels, which count from 0"),
+    ("1 2 3\n0 0:1\n", "names.txt: 4 names for 3 labels, which count from 0"),
+    ("2 1:1\n", "names.txt: 4 names for 3 labels, which count from 0"),
+    ("99999999999999999999 1:1\n", "names.txt: 4 names for 2,147,483,648 labels"),
+    ("0 1:1\n-1 1:1\n", 'names.txt: the labels of the training data have names already, such as "-1"; leave out --label-n'),
+    ("__label__cat a\n__label__1 b\n", 'names.txt: the labels of the training data have names already, such as "cat"'),
+])  # fmt: skip
 def test_names_that_cannot_apply_are_refused(write, train, message):
     with pytest.raises(EmbedxError, match=message):
         with_names(read(write(train)), NAMES, "names.txt")

@@ -50,15 +50,10 @@ def parquet_of(rows):
 
 
 FILES = {
-    "a.csv": table(ROWS),
-    "a.tsv": "\ufeff" + table(ROWS, "\t").replace("\n", "\r\n"),
-    "a.txt": table(ROWS, "|"),
-    "a.csv.gz": gzip.compress(table(ROWS, ";", " ; ").encode()),
-    "a.jsonl": json_lines(ROWS),
-    "unnamed": json_lines(ROWS),
-    "a.parquet": parquet_of(ROWS),
-    "b": gzip.compress(parquet_of(ROWS)),
-}
+    "a.csv": table(ROWS), "a.tsv": "\ufeff" + table(ROWS, "\t").replace("\n", "\r\n"), "a.txt": table(ROWS, "|"),
+    "a.csv.gz": gzip.compress(table(ROWS, ";", " ; ").encode()), "a.jsonl": json_lines(ROWS), "unnamed": json_lines(ROWS),
+    "a.parquet": parquet_of(ROWS), "b": gzip.compress(parquet_of(ROWS)),
+}  # fmt: skip
 ALL = TableSettings("title,text", "tags", "id", ";", "hours")
 
 
@@ -100,22 +95,12 @@ def test_numbers_beside_text_are_intervals_between_deciles_and_alone_have_mean_0
     assert test.labels.ids.tolist() == [3, 0]
 
 
-@pytest.mark.parametrize(
-    ("heading", "row", "chosen"),
-    [
-        ("label,text", "x,a b", "text: text; label: label"),
-        (
-            "Category,Title,Body,price",
-            "x,a,b,1",
-            "text: Title, Body; label: Category; not used: price (--set feature-columns=pr",
-        ),
-        ("verdict,review,ID", "x,a,7", "text: review; label: verdict; id: ID"),
-        ("class,said", "x,a b", "text: said; label: class"),
-        ("text,body,label", "a,b,x", None),
-        ("label,tags,text", "a,b,x", None),
-        ("said,meant,label", "a,b,x", None),
-    ],
-)
+@pytest.mark.parametrize(("heading", "row", "chosen"), [
+    ("label,text", "x,a b", "text: text; label: label"),
+    ("Category,Title,Body,price", "x,a,b,1", "text: Title, Body; label: Category; not used: price (--set feature-columns=pr"),
+    ("verdict,review,ID", "x,a,7", "text: review; label: verdict; id: ID"), ("class,said", "x,a b", "text: said; label: class"),
+    ("text,body,label", "a,b,x", None), ("label,tags,text", "a,b,x", None), ("said,meant,label", "a,b,x", None),
+])  # fmt: skip
 def test_columns_are_chosen_where_there_is_one_natural_choice(write, heading, row, chosen):
     notes, file = Notes(), write(f"{heading}\n{row}\n{row}\n", "a.csv")
     if chosen is None:

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import embedx
-from embedx.errors import EmbedxError
 from embedx.skipgram import configuration
 from embedx.skipgram import task as skipgram
 from embedx.skipgram.configuration import configure, resolved, warn_of_rate
@@ -153,15 +152,6 @@ def test_what_was_fitted_can_be_pickled(fitted):
 def test_an_unknown_setting_is_reported_with_those_that_exist():
     with pytest.raises(TypeError, match=r"SkipGram takes no negative; its settings are .*negatives"):
         embedx.SkipGram(negative=5)
-
-
-def test_tables_that_do_not_fit_are_refused_with_advice(monkeypatch, two_topics):
-    def no_memory(rows, dim, optimizer):
-        raise MemoryError
-
-    monkeypatch.setattr("embedx.skipgram.strategies.new_table", no_memory)
-    with pytest.raises(EmbedxError, match=r"^two tables of 16 rows × 4 numbers need more memory .*; lower --dim, --max-vocab"):
-        embedx.SkipGram(dim=4).fit(two_topics)
 
 
 def test_initial_vectors_never_repeat():

@@ -187,13 +187,10 @@ def test_weights_of_at_most_the_threshold_are_dropped():
     np.testing.assert_array_equal(np.sort(every[np.abs(every) > 0.2]), np.sort(some))
 
 
-@pytest.mark.parametrize(
-    ("name", "options", "message"),
-    [
-        *(("ns", options, "takes no --") for options in ({"l2": 1e-3}, {"max_norm": 1.0}, {"hidden": 5})),
-        ("softmax", {}, "takes drawn candidates, or --objective ova"),
-    ],
-)
+@pytest.mark.parametrize(("name", "options", "message"), [
+    *(("ns", options, "takes no --") for options in ({"l2": 1e-3}, {"max_norm": 1.0}, {"hidden": 5})),
+    ("softmax", {}, "takes drawn candidates, or --objective ova"),
+])  # fmt: skip
 def test_what_sparse_rows_do_not_go_with_is_refused(name, options, message):
     with pytest.raises(EmbedxError, match=f"--weights sparse {message}"):
         trained(topics(n=60, n_labels=20), name, **options)

@@ -6,7 +6,7 @@ import sys
 
 import numpy as np
 import pytest
-from label_data import ova, settings, topics, trained
+from label_data import ova, settings, topics, trained, write_xc
 from reference_tiles import naive_dual_tile, naive_tile
 from scipy.sparse import csr_matrix, random_array
 
@@ -228,16 +228,11 @@ def test_what_sparse_weights_do_not_go_with_is_refused(weights, options, message
         resolved(given, ova(), topics())
 
 
-@pytest.mark.parametrize(
-    ("data", "options", "chosen"),
-    [
-        (topics(), {}, ("ova", {"loss": "squared-hinge"})),
-        (topics(several=False), {}, ("softmax", {})),
-        (topics(n_labels=1200, several=False), {}, ("ova", {"loss": "squared-hinge"})),
-        (topics(), {"hidden": 10}, ("softmax", {})),
-        (topics(), {"sampler": "uniform"}, ("softmax", {})),
-    ],
-)
+@pytest.mark.parametrize(("data", "options", "chosen"), [
+    (topics(), {}, ("ova", {"loss": "squared-hinge"})), (topics(several=False), {}, ("softmax", {})),
+    (topics(n_labels=1200, several=False), {}, ("ova", {"loss": "squared-hinge"})), (topics(), {"hidden": 10}, ("softmax", {})),
+    (topics(), {"sampler": "uniform"}, ("softmax", {})),
+])  # fmt: skip
 def test_the_objective_suits_the_data_where_none_is_named(data, options, chosen):
     assert default_objective(data, options) == chosen
     dense = Labeled(data.features.toarray(), data.labels, data.n_labels)
@@ -262,12 +257,7 @@ def test_weights_are_stored_as_suits_their_number(n_labels, n_features, options,
 
 def test_a_command_without_an_objective_names_the_one_that_it_takes(tmp_path):
     data = topics(n=80)
-    lines = [f"{len(data)} {data.n_features} {data.n_labels}"]
-    for i in range(len(data)):
-        span = slice(*data.features.indptr[i : i + 2])
-        pairs = zip(data.features.indices[span], data.features.data[span], strict=True)
-        lines.append(",".join(map(str, data.labels[i].tolist())) + "".join(f" {f}:{v:.4f}" for f, v in pairs))
-    (tmp_path / "train.txt").write_text("\n".join(lines) + "\n")
+    write_xc(tmp_path / "train.txt", data.features, [data.labels[i] for i in range(len(data))], data.n_labels)
     command = [sys.executable, "-m", "embedx", "classify", "train.txt", "--weights", "tree", "--set", "leaf-size=8", "--json"]
     done = subprocess.run([*command, "--test", "train.txt"], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
