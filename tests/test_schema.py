@@ -21,7 +21,6 @@ from embedx.storage.schema import first_not_finite
 from embedx.vectors import model
 
 LABELS, FEATURES, DIM, STRIDE = 5, 4, 3, 16
-posix = pytest.mark.skipif(os.name != "posix", reason="there are no named pipes")
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""What settings take, whatever they are: each value is of its type, finite, and no larger than kernels can count."""
+"""Settings take values of their type, finite, and no larger than kernels count; a mistake is one line that a terminal shows."""
 
 import dataclasses
 import re
@@ -8,12 +8,14 @@ import pytest
 
 from embedx import SkipGram
 from embedx.classification.settings import ClassifySettings
-from embedx.errors import EmbedxError
+from embedx.errors import MAX_CHARACTERS, EmbedxError
+from embedx.labeled.read import read
 from embedx.objectives import OBJECTIVES
 from embedx.samplers import SAMPLERS
 from embedx.settings import PhraseSettings, StartSettings, TextSettings, VocabularySettings, check, kind_of, option_name
 from embedx.skipgram.settings import CollapsedSettings, SkipGramSettings, distance
 from embedx.text.subsampling import WHOLE_SENTENCE
+from embedx.vectors.model import UnknownWordError
 
 GROUPS = [SkipGramSettings, ClassifySettings, CollapsedSettings, TextSettings, VocabularySettings, PhraseSettings]
 GROUPS += [StartSettings, *(each.Settings for each in (*OBJECTIVES.values(), *SAMPLERS.values()))]
@@ -77,3 +79,34 @@ def test_a_window_may_be_all_of_the_sentence():
     assert [distance("all"), distance("7")] == [WHOLE_SENTENCE, 7]
     with pytest.raises(EmbedxError, match="--window some: not a whole number; write 5, or all"):
         distance("some")
+
+
+@pytest.mark.parametrize("kind", [EmbedxError, UnknownWordError])
+def test_characters_that_break_lines_or_command_a_terminal_are_written_as_escapes(kind):
+    assert str(kind("a\n\r\t\x1b[31m\u2028\x85\udcff b é 日")) == r"a\n\r\t\x1b[31m\u2028\x85\udcff b é 日"
+
+
+def test_a_long_message_keeps_its_beginning_and_its_end():
+    message = str(EmbedxError("file.txt:1: " + "x" * 10**6 + " is no number; mend it"))
+    assert len(message) < MAX_CHARACTERS + 10
+    assert message.startswith("file.txt:1: xxx")
+    assert message.endswith("xxx is no number; mend it")
+    assert str(EmbedxError("x" * MAX_CHARACTERS)) == "x" * MAX_CHARACTERS
+
+
+def test_a_word_of_the_users_is_shown_so(tmp_path):
+    (tmp_path / "train.txt").write_text("1 1 1\n0 a\u2028b:1\n0 " + "word" * 9999 + ":1\n")
+    with pytest.raises(EmbedxError, match=r'train.txt:2: feature "a\\u2028b:1" is not ID:VALUE'):
+        read(str(tmp_path / "train.txt"))
+
+
+def test_less_memory_than_is_free_is_an_error_too(tmp_path, monkeypatch):
+    """As under `ulimit -v`."""
+
+    def fail(*_):
+        raise MemoryError
+
+    (tmp_path / "train.txt").write_text("1 1 1\n0 0:1\n")
+    monkeypatch.setattr("embedx.labeled.read.read_xc", fail)
+    with pytest.raises(EmbedxError, match=r"train.txt: takes more memory than may be had; give fewer rows, or more memory"):
+        read(str(tmp_path / "train.txt"))

@@ -1,4 +1,4 @@
-"""Which words are kept, in which order, and how often."""
+"""The vocabulary: which words are kept, in which order, and the list of them."""
 
 from types import SimpleNamespace
 
@@ -7,6 +7,7 @@ import pytest
 
 from embedx.errors import EmbedxError
 from embedx.settings import VocabularySettings
+from embedx.text import word_list
 from embedx.text.vocabulary import keep_probability, kept_counts, select
 from embedx.text.word_list import WordList
 
@@ -55,3 +56,25 @@ def test_kept_counts_are_expected_counts_and_never_zero():
     assert kept.dtype == np.int64
     assert kept_counts(counts, 0).tolist() == [900, 90, 10]
     assert kept_counts(np.array([10**6, 1]), 1e-12).tolist() == [1, 1]
+
+
+WORDS = ["the", "", "café", "日本語", "the end", "e", "\udc80", "x" * 300]
+
+
+@pytest.fixture(autouse=True)
+def few_at_once(monkeypatch):
+    monkeypatch.setattr(word_list, "AT_ONCE", 3)
+
+
+def test_it_is_a_sequence_of_words():
+    words = WordList.of(WORDS)
+    assert len(words) == len(WORDS)
+    assert list(words) == WORDS
+    assert [words[k] for k in range(-len(WORDS), len(WORDS))] == WORDS * 2
+    assert words[2:-1:2] == WORDS[2:-1:2]
+    assert words.at(np.array([3, 0, 3])) == ["日本語", "the", "日本語"]
+    assert "e" in words
+    assert "E" not in words
+    for place in (len(WORDS), -len(WORDS) - 1):
+        with pytest.raises(IndexError, match="range"):
+            words[place]
