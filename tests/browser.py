@@ -5,12 +5,14 @@
 takes a picture of a whole page, or of the element of that ID, after WORD was chosen on its map.
 """
 
-import argparse
 import base64
 import contextlib
 import json
 import tempfile
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from tests.needs import BROWSER, DRIVER
 
@@ -94,24 +96,18 @@ def choose(driver, word, typed=None):
     WebDriverWait(driver, PATIENCE).until(lambda driver: texts(driver, "#plane text.chosen") == [word])
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("page", type=Path)
-    parser.add_argument("picture", type=Path)
-    parser.add_argument("--width", type=int, default=1280)
-    parser.add_argument("--height", type=int, default=800)
-    parser.add_argument("--dark", action="store_true")
-    parser.add_argument("--of")
-    parser.add_argument("--choose")
-    asked = parser.parse_args()
+def main(
+    page: Path, picture: Path, width: int = 1280, height: int = 800, dark: bool = False, of: str | None = None,
+    word: Annotated[str | None, typer.Option("--choose")] = None,
+):  # fmt: skip
     with browser() as driver:
-        open_page(driver, asked.page, asked.width, asked.height, asked.dark)
-        if asked.choose:
-            choose(driver, asked.choose)
-        take_picture(driver, asked.picture, asked.of)
+        open_page(driver, page, width, height, dark)
+        if word:
+            choose(driver, word)
+        take_picture(driver, picture, of)
         for line in logged(driver):
             print(line)
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

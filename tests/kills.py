@@ -8,7 +8,6 @@ there already; and after each kill the model in its place must be a whole one. P
 killed where.
 """
 
-import argparse
 import collections
 import json
 import random
@@ -19,6 +18,8 @@ import tempfile
 import time
 from pathlib import Path
 from typing import Any
+
+import typer
 
 from embedx.errors import EmbedxError
 from embedx.objectives import OBJECTIVES
@@ -178,19 +179,14 @@ def is_readable(folder: Path) -> bool:
     return True
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--runs", type=int, default=200)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="the last run begins before that")
-    parser.add_argument("--only", default="", help="runs whose name has this in it")
-    asked = parser.parse_args()
-    rng, wrong, ended, began = random.Random(asked.seed), 0, 0, time.monotonic()
+def main(runs: int = 200, seed: int = 1, seconds: float = float("inf"), only: str = "") -> None:
+    """Runs whose name has `only` in it; the last one begins before so many seconds."""
+    rng, wrong, ended, began = random.Random(seed), 0, 0, time.monotonic()
     with tempfile.TemporaryDirectory() as name:
         killer = Killer(Path(name), rng)
-        order = [each for each in sorted(killer.commands) if asked.only in each]
+        order = [each for each in sorted(killer.commands) if only in each]
         rng.shuffle(order)
-        while ended < asked.runs and time.monotonic() - began < asked.seconds:
+        while ended < runs and time.monotonic() - began < seconds:
             run_name = order[ended % len(order)]
             problem = killer.disturbed(run_name)
             ended, wrong = ended + 1, wrong + bool(problem)
@@ -202,4 +198,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

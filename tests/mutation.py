@@ -6,7 +6,6 @@ compiled. A mutant that they all pass has survived: it is printed by file, line 
 So is one that no test reaches without the compiler, or within TEST_SECONDS, which says nothing about the tests.
 """
 
-import argparse
 import ast
 import copy
 import os
@@ -19,7 +18,9 @@ import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
+
+import typer
 
 ROOT = Path(__file__).parents[1]
 # The folders whose files are changed, each with the tests that are about it. Others reach it too, but less closely.
@@ -219,25 +220,21 @@ def outcome(mutant: Mutant, folder: Path, seconds: dict[str, float], reached: di
     return "survived" if code == 0 else "timed out" if code < 0 else "killed"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("only", nargs="*", default=list(TESTS), help="folders; all, if none is given")
-    parser.add_argument("--sample", type=int, help="try so many of each folder, at random; all, if not given")
-    parser.add_argument("--seed", type=int, default=1, help="other mutants with each")
-    args = parser.parse_args()
+def main(folders: Annotated[list[str] | None, typer.Argument()] = None, sample: int | None = None, seed: int = 1) -> None:
+    """Try so many mutants of each folder, at random, others with each seed; all folders and mutants, if none are given."""
     total: Counter[str] = Counter()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name, "copy")
         shutil.copytree(ROOT, folder, ignore=shutil.ignore_patterns("__pycache__", ".*"))
-        for only in args.only:
+        for only in folders or TESTS:
             files = sorted((ROOT / only).glob("*.py"))
             found = [each for path in files for each in mutants(path.relative_to(ROOT).as_posix(), path.read_text())]
-            sample = random.Random(args.seed).sample(found, min(args.sample or len(found), len(found)))
+            chosen = random.Random(seed).sample(found, min(sample or len(found), len(found)))
             tests = [path for each in TESTS[only].split() for path in sorted((ROOT / "tests").glob(f"test_{each}.py"))]
             (folder / "seconds.txt").write_text("")
             measured = measure(folder, [path.relative_to(ROOT).as_posix() for path in tests])
             counts: Counter[str] = Counter()
-            for mutant in sample:
+            for mutant in chosen:
                 result = outcome(mutant, folder, *measured)
                 counts[result] += 1
                 if result != "killed":
@@ -248,4 +245,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)
