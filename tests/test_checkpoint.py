@@ -458,9 +458,8 @@ def test_a_model_that_cannot_be_written_is_saved_among_the_temporary_files(tmp_p
         place.mkdir()
         return place
 
-    with pytest.raises(
-        EmbedxError, match=r"^.*/full/model: cannot write .* on device; the model is in (.*) instead$"
-    ) as raised:
+    message = r"^.*/full/model: cannot write .* on device; the model is in (.*) instead$"
+    with pytest.raises(EmbedxError, match=message) as raised:
         run.save_somewhere(save, folder, Checkpoints(folder, asked(), False, Silent()))
     (instead,) = tmp_path.glob("embedx-*/model")
     assert f" {instead} " in str(raised.value)

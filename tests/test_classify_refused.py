@@ -82,9 +82,8 @@ def test_what_does_not_fit_in_memory_is_refused_with_the_numbers_and_a_remedy(mo
 def test_an_id_that_is_no_label_is_refused_before_so_many_are_counted(monkeypatch):
     monkeypatch.setattr("embedx.classification.task.available_memory", lambda: 10_000_000)
     far = dataclasses.replace(TINY, n_labels=1_000_000)
-    with pytest.raises(
-        EmbedxError, match=r"^1,000,000 labels need 80\.0 MB to be counted, more than the 10\.0 MB there are; ids"
-    ):
+    message = r"^1,000,000 labels need 80\.0 MB to be counted, more than the 10\.0 MB there are; ids"
+    with pytest.raises(EmbedxError, match=message):
         run(REPRESENTATIVES["drawn"], data=far)
 
 

@@ -255,9 +255,8 @@ def test_merge_every_has_no_effect_on_labels(cluster):
 
 
 def test_a_sampler_with_an_index_is_refused(cluster):
-    with pytest.raises(
-        EmbedxError, match=r"--sampler search does not apply with --cluster: its index .*; take another sampler"
-    ):
+    message = r"--sampler search does not apply with --cluster: its index .*; take another sampler"
+    with pytest.raises(EmbedxError, match=message):
         quality("ldgs", *digits(200, 50), cluster(), sampler="search")
 
 

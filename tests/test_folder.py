@@ -63,9 +63,8 @@ def test_a_model_may_have_no_names(tmp_path):
 
 
 def test_a_model_of_another_task_is_distinguished(tmp_path):
-    with pytest.raises(
-        EmbedxError, match=r"model.json: a model of the task 'classification'; give one that `embedx train` wrote"
-    ):
+    message = r"model.json: a model of the task 'classification'; give one that `embedx train` wrote"
+    with pytest.raises(EmbedxError, match=message):
         model.load(saved(tmp_path / "classifier"))
     with pytest.raises(EmbedxError, match=r"model.json: a model of the task 'skipgram'; give one that `embedx classify` wrote"):
         on_disk.read(word_vectors(tmp_path / "words"), CLASSIFIER)

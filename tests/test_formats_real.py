@@ -334,9 +334,8 @@ def test_a_folder_is_replaced_only_if_all_in_it_was_written_here(tmp_path, forma
     other = tmp_path / "photos"
     other.mkdir()
     (other / "cat.jpg").write_bytes(b"meow")
-    with pytest.raises(
-        EmbedxError, match=f"photos: holds files that --format {format} does not write, so it is not overwritten"
-    ):
+    message = f"photos: holds files that --format {format} does not write, so it is not overwritten"
+    with pytest.raises(EmbedxError, match=message):
         export.export(given, format, other, overwrite=True)
     with pytest.raises(EmbedxError, match="folder: is a folder, a pipe or a device; give the name of a file"):
         export.export(given, "npz", out, overwrite=True)
@@ -420,9 +419,8 @@ def test_a_format_that_is_read_at_many_places_has_to_be_a_plain_file(tmp_path):
 
     out = export.export(toy(), None, tmp_path / "a.npz")
     (tmp_path / "a.npz.gz").write_bytes(gzip.compress(out.read_bytes()))
-    with pytest.raises(
-        EmbedxError, match=r"a.npz.gz: an .npz file needs random access; copy it to a file on this machine, unpacked"
-    ):
+    message = r"a.npz.gz: an .npz file needs random access; copy it to a file on this machine, unpacked"
+    with pytest.raises(EmbedxError, match=message):
         model.load(tmp_path / "a.npz.gz")
 
 

@@ -104,9 +104,8 @@ def test_numbers_beside_text_are_intervals_between_deciles_and_alone_have_mean_0
 def test_columns_are_chosen_where_there_is_one_natural_choice(write, heading, row, chosen):
     notes, file = Notes(), write(f"{heading}\n{row}\n{row}\n", "a.csv")
     if chosen is None:
-        with pytest.raises(
-            EmbedxError, match=rf"a\.csv: name the columns to use by --.*; there are {', '.join(heading.split(','))}$"
-        ):
+        message = rf"a\.csv: name the columns to use by --.*; there are {', '.join(heading.split(','))}$"
+        with pytest.raises(EmbedxError, match=message):
             read(file)
     else:
         read(file, progress=notes)

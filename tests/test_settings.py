@@ -39,9 +39,8 @@ def test_every_setting_refuses_what_is_no_value_of_its_type(field):
 @pytest.mark.parametrize("field", [each for each in FIELDS.values() if kind_of(each) is int], ids=lambda field: field.name)
 def test_every_whole_number_has_a_largest_one(field):
     for value in LARGE if field.name != "seed" else LARGE[1:]:
-        with pytest.raises(
-            EmbedxError, match=rf"{option_name(field.name)} (\d+…?|of thousands of digits): must be at most \d+$"
-        ):
+        message = rf"{option_name(field.name)} (\d+…?|of thousands of digits): must be at most \d+$"
+        with pytest.raises(EmbedxError, match=message):
             check(field, value)
 
 

@@ -282,9 +282,8 @@ def test_a_span_holds_whole_sentences():
 
 
 def test_a_text_too_short_to_hold_anything_out_is_refused(two_topics):
-    with pytest.raises(
-        EmbedxError, match=r"--heldout 0.001: fewer than 2 of the corpus's \d+ pieces of 1,000 words; hold out more"
-    ):
+    message = r"--heldout 0.001: fewer than 2 of the corpus's \d+ pieces of 1,000 words; hold out more"
+    with pytest.raises(EmbedxError, match=message):
         fit(two_topics, "ns", heldout=0.001)
 
 

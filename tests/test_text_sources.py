@@ -106,9 +106,8 @@ TEXT_RECIPE = 'kind = "text"\nreader = "text"\n'
 )
 def test_mistakes_in_a_recipe_are_errors(here, content, complaint):
     (here / "own.toml").write_text(content)
-    with pytest.raises(
-        EmbedxError, match=rf"^own\.toml: not a readable recipe \({complaint}.*\); compare it with corpora/README"
-    ):
+    message = rf"^own\.toml: not a readable recipe \({complaint}.*\); compare it with corpora/README"
+    with pytest.raises(EmbedxError, match=message):
         resolve(["own"])
     recipe_names()
 

@@ -156,9 +156,8 @@ LONG = [data * 500 for data in (XC[6:], LIBSVM, FASTTEXT)] + [b"1 1000 1\n0" + b
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
 def test_labelled_data_are_no_text(tmp_path, data, pack):
     for file in (write(tmp_path / "a b.txt", pack(data)), write(tmp_path / "a b", b"\xef\xbb\xbf" + data)):
-        with pytest.raises(
-            EmbedxError, match=f"a b.*: labelled data, no text; train a classifier on it with `embedx classify '{file}'`$"
-        ):
+        message = f"a b.*: labelled data, no text; train a classifier on it with `embedx classify '{file}'`$"
+        with pytest.raises(EmbedxError, match=message):
             read(file)
     assert list(Lines(source_of(str(file)), Silent()))  # for whom they are
 

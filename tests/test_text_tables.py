@@ -204,9 +204,8 @@ def test_bad_records_are_counted_for_each_file_and_within_archives(tmp_path):
 
 
 def test_where_all_records_are_bad_the_error_says_why(sentences):
-    with pytest.raises(
-        EmbedxError, match=r"a\.jsonl: no words in it; 2 records are skipped \(.*:1: no field u\); check --json-field"
-    ):
+    message = r"a\.jsonl: no words in it; 2 records are skipped \(.*:1: no field u\); check --json-field"
+    with pytest.raises(EmbedxError, match=message):
         sentences("a.jsonl", lines({"t": "a"}, {"t": "b"}), json_field="u", on_bad_record="skip")
     with pytest.raises(EmbedxError, match="--on-bad-record applies only with --json-field or --column"):
         TextSettings(on_bad_record="skip")
@@ -217,9 +216,8 @@ def test_records_have_an_end(sentences, monkeypatch):
     monkeypatch.setattr("embedx.text.streams.BLOCK_BYTES", 64)
     assert sentences("a.jsonl", lines({"t": "a " * 490}) * 9, json_field="t") == [["a"] * 490] * 9
     for text in ({"t": "a " * 500}, {"t": "a " * 500, "u": "b" * 999_999}):
-        with pytest.raises(
-            EmbedxError, match=r"a\.jsonl:2: a line of more than 1,000 bytes; is it the right file, with a record"
-        ):
+        message = r"a\.jsonl:2: a line of more than 1,000 bytes; is it the right file, with a record"
+        with pytest.raises(EmbedxError, match=message):
             sentences("a.jsonl", '{"t": "a"}\n' + lines(text), json_field="t")
     assert sentences("a.csv", TABLE + ('2,"' + "b " * 400 + '"\n') * 9, column="text")[1:] == [["b"] * 400] * 9
 

@@ -59,9 +59,8 @@ def test_a_dump_is_known_by_its_content(tmp_path, prefix):
 def test_a_file_named_like_a_dump_must_be_one(tmp_path):
     path = tmp_path / "xywiki-latest-pages-articles.xml.txt"
     path.write_text("plain text")
-    with pytest.raises(
-        EmbedxError, match=r"articles\.xml\.txt: no Wikipedia dump, as its name or recipe says: it does not begin"
-    ):
+    message = r"articles\.xml\.txt: no Wikipedia dump, as its name or recipe says: it does not begin"
+    with pytest.raises(EmbedxError, match=message):
         encode(resolve([str(path)]), TextSettings(), cache_dir=tmp_path / "cache")
 
 
@@ -69,9 +68,8 @@ def test_a_dump_that_ends_too_early_is_an_error_unless_the_recipe_says_so(tmp_pa
     start = PAGES[: PAGES.index("Second")]
     path = tmp_path / "xywiki-latest-pages-articles.xml"
     path.write_text(start, "utf-8")
-    with pytest.raises(
-        EmbedxError, match=r"articles\.xml: not a whole Wikipedia dump \(.*line \d+.*\); fetch or copy it again"
-    ):
+    message = r"articles\.xml: not a whole Wikipedia dump \(.*line \d+.*\); fetch or copy it again"
+    with pytest.raises(EmbedxError, match=message):
         encode(resolve([str(path)]), TextSettings(), cache_dir=tmp_path / "cache")
     assert b"".join(paragraphs([start.encode()], cut_off=True)).decode() == "A tree is a plant.\nÉlan & vigour.\n"
     with pytest.raises(DumpError, match="not a whole Wikipedia dump \\(mismatched tag"):
