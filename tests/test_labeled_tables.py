@@ -100,6 +100,7 @@ def test_numbers_beside_text_are_intervals_between_deciles_and_alone_have_mean_0
     ("Category,Title,Body,price", "x,a,b,1", "text: Title, Body; label: Category; not used: price (--set feature-columns=pr"),
     ("verdict,review,ID", "x,a,7", "text: review; label: verdict; id: ID"), ("class,said", "x,a b", "text: said; label: class"),
     ("text,body,label", "a,b,x", None), ("label,tags,text", "a,b,x", None), ("said,meant,label", "a,b,x", None),
+    (",x,Unnamed: 0,y,label", "1,2,3,4,a", "numbers: x, y; label: label"),  # row numbers, as pandas writes them
 ])  # fmt: skip
 def test_columns_are_chosen_where_there_is_one_natural_choice(write, heading, row, chosen):
     notes, file = Notes(), write(f"{heading}\n{row}\n{row}\n", "a.csv")
@@ -118,7 +119,7 @@ def test_labels_in_a_cell_are_split_only_on_request_or_where_they_are_a_list(wri
     assert names("x,new york; us\nx,us\n", label_separator=";") == ["new york", "us"]
     assert names("x,\"['new york', 'us']\"\nx,us\n") == ["new york", "us"]
     data = read(
-        write('{"text": "a", "label": 1}\n{"text": NaN, "label": NaN}\n{"label": [true, "b"]}\n{"text": null}\n', "a.jsonl")
+        write('{"text": "a", "label": 1.0}\n{"text": NaN, "label": NaN}\n{"label": [true, "b"]}\n{"text": null}\n', "a.jsonl")
     )
     assert (data.schema.names, data.labels.n_of_row.tolist()) == (["1", "true", "b"], [1, 0, 2, 0])
     notes = Notes()
@@ -138,6 +139,9 @@ GIVEN = TableSettings(text_column="text")
         ("a.csv", b"label,text\nx,a\nx,\xe9\n", GIVEN, ":3: not UTF-8; convert the file with iconv"),
         ("a.csv", "label,said\nx,a\n", GIVEN, ': no column "text"; choose --text-column among label, said$'),
         ("a.csv", "label,x\na,1\nb,1e999\n", TableSettings(feature_columns="x"), ':3: column "x" is "1e999", no finite fl'),
+        ("a.csv", "label,x,y\na,1,2\nb,3,4\nb,5,n.k.\n", TableSettings(), ':4: column "y" is "n.k.", no finite float32'),
+        ("a.csv", f"{'x' * 99},y\na,b\n", TableSettings(), f": name the columns .*; there are {'x' * 40}, y$"),
+        ("a.csv", "label,text\rx,a\r", TableSettings("text", "label"), ":1: no row of a table .*, and end lines with LF$"),
         ("a.jsonl", '{"text": "a", "label": "x"}\n\n{"text": 1\n', GIVEN, r":3: no JSON \(.*\); write an object in"),
         ("a.json", '[{"text": "a"}]\n', GIVEN, r":1: \[\{.*, not an object; write an object in each line, as jq -c"),
         ("a.jsonl", '{"text": {"b": 1}, "label": 1}\n', TableSettings("text.b", "no"), ': no column "no"; choose --label'),
@@ -172,6 +176,21 @@ def test_a_model_reads_what_it_was_trained_on_and_plain_lines_and_other_columns_
     assert "n\t40" in run("eval", "m", "--test", "train.csv", "-q")
     with pytest.raises(EmbedxError, match=r'few\.csv: no column "tags", as the training data have; there are text, title, id'):
         run("eval", "m", "--test", "few.csv")
+
+
+def test_text_stays_beside_numbers_that_are_named_and_unknown_labels_are_told(write):
+    known = read(write("label,text,price\nx,a b,1\ny,c,2\n", "a.csv"), table=TableSettings(feature_columns="price")).schema
+    assert (known.columns.text, known.columns.numbers) == (["text"], ["price"])
+    notes = Notes()
+    read(write("label,text,price\n0.0,a,1\n", "t.csv"), like=known, progress=notes)
+    assert notes.notes[-1].endswith('no label is known, such as "0.0"; the training data have "x"')
+
+
+def test_wide_tables_are_read_in_fewer_rows_at_a_time(write, monkeypatch):
+    rows = [{f"c{k}": row * k for k in range(5)} | {"label": "ab"[row % 2]} for row in range(20)]
+    whole = read(write(table(rows), "w.csv")).features
+    monkeypatch.setattr("embedx.labeled.tables.CELLS", 20)
+    np.testing.assert_array_equal(read(write(table(rows), "w.csv")).features, whole)
 
 
 def test_numbers_far_from_the_training_data_stay_finite(write):

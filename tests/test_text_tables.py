@@ -225,7 +225,7 @@ def test_records_have_an_end(sentences, monkeypatch):
 @pytest.mark.parametrize("row", ['2,"open\n3,c\n4,', '2,"open\n3,c\n4,"x"\n', '2,"' + "b\n" * 600 + '"\n'])
 def test_an_open_quote_that_joins_lines_is_an_error_even_where_bad_records_are_skipped(sentences, monkeypatch, row):
     monkeypatch.setattr(tables, "MAX_RECORD_BYTES", 1000)
-    with pytest.raises(EmbedxError, match=r"a\.csv:3: no row of a table \(.*\); close each quote, and double those within$"):
+    with pytest.raises(EmbedxError, match=r"a\.csv:3: no row of a table \(.*\); close each quote, double those within, and"):
         sentences("a.csv", TABLE + row, column="text", on_bad_record="skip")
 
 

@@ -173,6 +173,8 @@ def _rows_of(
         if rows.names is not None:
             id_of, names = settled(rows.names, like.by_name if like else True, like.names if like else None, name)
             labels, n_labels = Labels(labels.offsets, id_of[labels.ids]), len(names or [])
+            if like and names and not keeps_empty and len(labels.ids) and labels.ids.min() >= like.n_labels:
+                progress.note(f'{name}: no label is known, such as "{names[-1]}"; the training data have "{names[0]}"')
         known = like or DataSchema(features.shape[1], n_labels, names, rows.text, by_name, rows.first_feature, rows.columns)
     if rows is None or rows.columns is None:
         for setting in table.given:

@@ -34,8 +34,8 @@ from embedx.text.streams import CountedReader, begins_labelled, damage_explained
 from embedx.text.tables import Bad, delimiter_of, fields_of, json_records, parquet_records, shown, table_rows, value_of
 from embedx.training.progress import Progress
 
-ROWS = 1000  # read at a time; the columns are chosen by the first of them
-MAX_LISTED = 30  # names of columns in a message
+ROWS, CELLS = 1000, 1 << 20  # at most, read at a time; the columns are chosen by the first of them
+MAX_LISTED, MAX_SHOWN = 30, 40  # names of columns in a message, letters of each
 N_INTERVALS = 10  # of the numbers of a column
 MAX_NUMBER, MAX_DEVIATIONS = 1e38, 1e6  # numbers beyond are an error, and further from the mean are held there
 MISSING = ("", "nan", "na", "n/a", "null", "none")
@@ -43,6 +43,7 @@ MISSING = ("", "nan", "na", "n/a", "null", "none")
 LABEL_NAMES = {"label", "labels", "category", "categories", "class", "tag", "tags", "target", "topic", "topics"}
 TITLE_NAMES = {"title", "subject", "headline"}
 TEXT_NAMES = {"text", "body", "content", "message", "sentence", "document", "description", "review", "comment"}
+INDEX_NAMES = {"", "unnamed: 0", "__index_level_0__"}  # of row numbers that pandas writes; not used unless they are named
 SEPARATORS = ";|,"  # of labels in a cell, that a note proposes
 
 Records = Iterator[tuple[int, Mapping[str, Any]]]  # number of the line or row, and values by column
@@ -121,15 +122,16 @@ def read_table(
     else:
         expected = [*itertools.chain(*given.given.values()), *(known.names if known else ())]
         records = _good(name, json_records(_lines_of(lines))) if format == "json" else _table_records(lines, expected)
-    head = list(itertools.islice(records, ROWS))
-    if not head:
+    if (first := next(records, None)) is None:
         raise EmbedxError(f"{name}: no rows; is it the right file, and was it copied whole?")
+    n_rows = max(1, min(ROWS, CELLS // len(first[1])))
+    head = [first, *itertools.islice(records, n_rows - 1)]
     columns = _chosen(name, [record for _, record in head], given, like, needs_labels, progress)
     words = TextFeatures(text, budget, like.text if like else None)
     records = _parquet_records(source, stored, columns) if lines is None else itertools.chain(head, records)
     labels, split = Numbering(budget), functools.partial(_labels, separator=columns.separator)
     parts, numbers, ids, n_empty = [], [], [], 0
-    while rows := list(itertools.islice(records, ROWS)):
+    while rows := list(itertools.islice(records, n_rows)):
         cells = [functools.partial(_cell, f"{name}:{number}", record) for number, record in rows]
         texts = [" ".join(cell(each, _text) for each in columns.text) for cell in cells]
         n_empty += sum(not text.strip() for text in texts if columns.text)
@@ -208,7 +210,7 @@ def _chosen(
 ) -> Columns:
     """The columns that are used: those given, those of the training data, or those that names and values show."""
     known = list(dict.fromkeys(each for record in head for each in fields_of(record)))
-    listed = ", ".join([*known[:MAX_LISTED], *(["..."] if len(known) > MAX_LISTED else [])])
+    listed = ", ".join([*(each[:MAX_SHOWN] for each in known[:MAX_LISTED]), *(["..."] if len(known) > MAX_LISTED else [])])
     named = given.given
     for setting, names in named.items():
         for each in names:
@@ -224,7 +226,7 @@ def _chosen(
                 raise EmbedxError(f'{name}: no column "{each}", as the training data have; there are {listed}')
         label, own_id = (each if each in known else None for each in (label, own_id))
         return dataclasses.replace(before, text=text, label=label, id=own_id)
-    free = [each for each in known if each not in itertools.chain(*named.values())]
+    free = [each for each in known if each not in itertools.chain(*named.values()) and each.lower() not in INDEX_NAMES]
 
     def called(names: set[str]) -> list[str]:
         return [each for each in free if each.lower() in names]
@@ -233,7 +235,7 @@ def _chosen(
     free = [each for each in free if each != own_id]
     if label is None and len(called(LABEL_NAMES)) == 1:
         (label,) = called(LABEL_NAMES)
-    if not text and not numbers and all(len(called(names)) <= 1 for names in (TITLE_NAMES, TEXT_NAMES)):
+    if not text and all(len(called(names)) <= 1 for names in (TITLE_NAMES, TEXT_NAMES)):
         text = called(TITLE_NAMES | TEXT_NAMES)
     free = [each for each in free if each != label and each not in text]
     if needs_labels and label is None and (text or numbers) and len(free) == 1:
@@ -242,7 +244,7 @@ def _chosen(
         are_numbers = [each for each in free if _are_numbers(value_of(record, each, None) for record in head)]
         if len(free) == 1 and not are_numbers:
             text = [free.pop()]
-        elif are_numbers == free:
+        elif all(_are_numbers((value_of(record, each, None) for record in head), 0.5) for each in free):  # others are mistakes
             numbers, free = free, []
     missing = [] if text or numbers else ["text-column (or --set feature-columns, of numbers)"]
     missing += ["label-column"] if needs_labels and label is None else []
@@ -260,9 +262,9 @@ def _chosen(
     return Columns(text, numbers, label, own_id, given.label_separator)
 
 
-def _are_numbers(values: Iterator[Any]) -> bool:
+def _are_numbers(values: Iterator[Any], share: float = 1.0) -> bool:
     found = [_number(each) for each in values]
-    return None not in found and any(each == each for each in found)
+    return found.count(None) <= (1 - share) * len(found) and any(each is not None and each == each for each in found)
 
 
 def _scales(values: np.ndarray, has_text: bool) -> list[list[float]]:
@@ -313,12 +315,10 @@ def _text(value: Any) -> str | None:
 
 
 def _number(value: Any) -> float | None:
-    if value is None or (isinstance(value, str) and value.strip().lower() in MISSING):
-        return math.nan
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
-        return None
+        return math.nan if value is None or (isinstance(value, str) and value.strip().lower() in MISSING) else None
     return None if abs(number) > MAX_NUMBER else number
 
 
@@ -328,7 +328,7 @@ def _labels(value: Any, separator: str | None) -> list[str] | None:
             warnings.simplefilter("ignore")  # of odd escapes
             value = ast.literal_eval(value)
     parts = value if isinstance(value, list) else [value]
-    texts = [_text(each) for each in parts]
+    texts = [_text(int(each) if isinstance(each, float) and each.is_integer() else each) for each in parts]
     if None in texts:
         return None
     split = [each for text in texts for each in (str(text).split(separator) if separator else [text])]

@@ -177,7 +177,7 @@ def table_rows(lines: Iterable[bytes], name: str, columns: Collection[str]) -> I
         try:
             row = next(rows, None)
         except csv.Error as error:
-            bad = Bad(f"no row of a table ({error})", "close each quote, and double those within")
+            bad = Bad(f"no row of a table ({error})", "close each quote, double those within, and end lines with LF")
             if rows.line_num > begins:  # an open quote joined lines: which of them are rows is unknown
                 raise EmbedxError(f"{name}:{begins}: {bad.why}; {bad.remedy}") from error
             yield begins, bad
