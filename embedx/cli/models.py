@@ -50,6 +50,7 @@ def predict(
     scored_fraction  with --search: fraction of the labels that is scored
     cluster          predict on a Ray cluster: its workers share the rows
     workers          with --cluster: worker processes; by default one per machine
+    as_json          print a JSON list or, where rows have ids, an object for each row
     """
     given = SimpleNamespace(**locals())
     from embedx.cli import labels
