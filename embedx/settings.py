@@ -102,11 +102,11 @@ def fraction(text: str) -> float:
 def check_used(given: Mapping[str, Any], needs: Iterable[tuple[str, bool, str]]) -> None:
     """Raise `EmbedxError` if a setting was given that has no effect here.
 
-    needs  names of settings, each with whether it has one, and with what else it would
+    needs  names of settings, each with whether it has one, and with what else (`without ...`) it would
     """
     for name, is_used, what in needs:
         if given.get(name) is not None and not is_used:
-            raise EmbedxError(f"{option_name(name)} applies only with {what}")
+            raise EmbedxError(f"{option_name(name)} applies only {'' if what.startswith('without') else 'with '}{what}")
 
 
 def settings_of(group: "type[Settings]") -> list[str]:

@@ -29,7 +29,7 @@ from embedx.engine.examples import Examples
 from embedx.engine.settings import MAX_RATE, check_sampler
 from embedx.errors import EmbedxError
 from embedx.labeled.data import Labeled
-from embedx.labeled.rules import chosen_scaling, input_length, scaled, scaling_arrays
+from embedx.labeled.rules import chosen_labels, chosen_scaling, input_length, scaled, scaling_arrays
 from embedx.objectives.contract import ByInput, Objective
 from embedx.optimizers.contract import LABELS, PER_ROW, STATELESS, UpdateRule
 from embedx.optimizers.dcd import DualCoordinateDescent
@@ -41,7 +41,6 @@ MAX_STATE = 1e38  # about what a float32 can be
 N_SAMPLED = 10_000  # rows by which the scale of the features is estimated
 EVERY_ROW = "all"  # the sampler of exact losses
 MAX_DENSE_SAMPLED = 250_000_000  # weights of drawn rows, from which on they are sparse by default
-MANY_LABELS = 1_000  # from which on, or with several labels a row, sparse features suit the squared hinge best
 MAX_DENSE = 10_000_000  # weights, from which on they are sparse by default
 FEW_LABELS = 20_000  # below which weights are dense where validation data are to stop the training
 MAX_PRODUCTS = 2e12  # values × labels × passes, from which on labels stand in a tree
@@ -59,11 +58,12 @@ def new_objective(objective: type[Objective], options: Mapping[str, Any]) -> Obj
 def default_objective(data: Labeled, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """The name of the objective that suits data where none is named, with settings of its own that suit them.
 
-    On sparse features the squared hinge of one-vs-all ranks many labels best, at the least cost: EURLex-4.3K, P@1 .911, exact
-    softmax .866.
+    On sparse features the squared hinge of one-vs-all ranks several labels a row best, at the least cost: EURLex-4.3K, P@1 .911,
+    exact softmax .866. One label a row is softmax's, as long as its weights can be dense.
     """
-    is_ranking = data.n_labels >= MANY_LABELS or bool((data.labels.n_of_row > 1).any())
-    if data.is_sparse and not options.get("hidden") and is_ranking and options.get("sampler", "all") == "all":
+    labels = chosen_labels(data.labels, str(options.get("labels", "all")))
+    is_ranking = bool((labels.n_of_row > 1).any()) or data.n_labels * data.n_features > MAX_DENSE_SAMPLED
+    if data.is_sparse and not (options.get("hidden") or options.get("pretrained")) and is_ranking and options.get("sampler", "all") == "all":
         return "ova", {"loss": "squared-hinge"}
     return "softmax", {}
 
@@ -100,7 +100,8 @@ def chosen_weights(settings: ClassifySettings, objective: Objective, data: Label
         return wanted or "dense"
     if not (is_sum and sampler == EVERY_ROW):
         return "sparse" if objective.n_rows(data.n_labels) * data.n_features > MAX_DENSE_SAMPLED else "dense"
-    is_small = data.n_labels * data.n_features < MAX_DENSE and settings.optimizer != DualCoordinateDescent.name
+    is_dual = settings.optimizer == DualCoordinateDescent.name or _takes_dual(settings, objective)
+    is_small = data.n_labels * data.n_features < MAX_DENSE and (not is_dual or data.features.data.min(initial=0) < 0)
     if is_small or (settings.validation is not None and data.n_labels < FEW_LABELS):
         return "dense"
     n_products = float(data.features.nnz) * data.n_labels * (settings.epochs or DUAL_EPOCHS)
@@ -121,11 +122,16 @@ def _default_of(objective: Objective, name: str, kind: str, otherwise: Any) -> A
 
 def _default_optimizer(settings: ClassifySettings, objective: Objective, weights: str, sampler: str) -> str:
     """The objective's own; for sparse weights the one that needs no learning rate, where no setting of another one is given."""
-    has_dual = objective.dual_steps is not None and sampler == EVERY_ROW
-    if weights != "dense" and has_dual and not _not_of_dual(settings) and settings.l2 != 0:
+    if weights != "dense" and sampler == EVERY_ROW and _takes_dual(settings, objective):
         return DualCoordinateDescent.name
     usual = str(objective.label_defaults.get("optimizer", "adagrad"))
     return "adagrad" if usual == "lbfgs" and weights != "dense" else usual
+
+
+def _takes_dual(settings: ClassifySettings, objective: Objective) -> bool:
+    """Whether dual coordinate descent is the default where all labels are scored: no setting of another optimiser is given."""
+    is_open = settings.optimizer is None and not _not_of_dual(settings) and settings.l2 != 0
+    return is_open and objective.dual_steps is not None
 
 
 def _not_of_dual(settings: ClassifySettings) -> list[str]:

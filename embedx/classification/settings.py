@@ -73,6 +73,11 @@ class ClassifySettings(TrainingSettings):
         at_least=1,
         panel="Model",
     )
+    pretrained: str | None = param(
+        None,
+        "text: word vectors that the hidden layer starts from, a model folder or a .vec file; --hidden is their size",
+        panel="Model",
+    )
     weights: str | None = param(
         None,
         "weights of the labels on sparse features: `dense`; `sparse`, for the features of a label's positives alone; `tree`, "

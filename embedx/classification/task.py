@@ -14,6 +14,7 @@ import numpy as np
 
 from embedx import optimizers, samplers
 from embedx.classification import calibration, tree_training
+from embedx.classification import start as start_of
 from embedx.classification.classifier import Classifier
 from embedx.classification.clustering import clustered_order
 from embedx.classification.defaults import is_label_by_label, resolved
@@ -89,6 +90,10 @@ class Run:
         progress: Progress | None = None,
     ) -> None:
         self.data, self.objective, self.progress = data, objective, progress or Silent()
+        self.pretrained = None
+        if settings.pretrained is not None:
+            self.pretrained = start_of.word_vectors(settings.pretrained, settings.hidden, data, self.progress)
+            settings = dataclasses.replace(settings, hidden=self.pretrained[1].shape[1])
         is_open = settings.sampler is None and settings.optimizer != "lbfgs" and not settings.hidden
         if is_open and data.is_sparse and samplers.SAMPLERS[objective.samplers()[0]].needs_dense_inputs:
             self.progress.note("sparse features cannot be searched by: every label competes; --hidden 100 makes them dense")
@@ -112,12 +117,16 @@ class Run:
         self.drawing = self.warm_up or self.sampler  # the sampler that draws: where rows are retrieved, the one before
 
     def train(
-        self, start: TrainedClassifier | None = None, watch: Watch | None = None, checkpoints: Checkpoints | None = None
+        self,
+        start: TrainedClassifier | Classifier | None = None,
+        watch: Watch | None = None,
+        checkpoints: Checkpoints | None = None,
     ) -> TrainedClassifier:
         """The classifier.
 
-        start        a run to continue by steps, of the same objective, features and labels: with its parameters, its counts of
-                     labels, by which noise is drawn and a tree was built, and its optimiser's memory, if it had that optimiser.
+        start        a run, or the classifier that it left, to continue by steps, of the same objective, features and labels, after which there may be new ones:
+                     with its parameters, its counts of labels, by which noise is drawn and a tree was built, and its optimiser's
+                     memory, if it had that optimiser and there are no new labels.
                      What an objective keeps by example begins again, for these are other examples
         watch        called after each epoch with the classifier, the epoch and the seconds so far; what it returns joins the
                      history
@@ -126,8 +135,9 @@ class Run:
         Raises `DivergedError` when training diverges, at lower rates too, with nothing learned. Where something was, that is
         returned, and the outcome says so; Ctrl-C likewise ends the training early with what was learned so far.
         """
-        objective, progress, before = self.objective, self.progress, None if start is None else start.classifier
-        data, validation, held_out = self._divided(start is not None)
+        objective, progress = self.objective, self.progress
+        before = start.classifier if isinstance(start, TrainedClassifier) else start
+        data, validation, held_out = self._divided()
         settings = self.settings
         former = {} if before is None else before.arrays
         arrays: dict[str, np.ndarray] = {name: former[name] for name in ("maxima", "idf", "label_order") if name in former}
@@ -140,7 +150,10 @@ class Run:
                 f"{data.n_labels:,} labels need {amount(need)} to be counted, more than the {amount(have)} there are; ids are "
                 "numbered from 0, so see whether the largest is one"
             )
-        counts = before.counts if before is not None else np.bincount(labels.ids, minlength=data.n_labels).astype(np.int64)
+        counts = np.bincount(labels.ids, minlength=data.n_labels).astype(np.int64)
+        if before is not None:
+            start_of.check_new_labels(before, data.n_labels)
+            counts = np.concatenate([before.counts, counts[before.n_labels :]])
         if before is None and len(labels.ids) == 0:
             raise EmbedxError("no row of the training data has a label")
         if validation is not None and len(known_labels(validation.labels, counts).ids) == 0:
@@ -177,6 +190,9 @@ class Run:
             plan.check(*self._size())
             if isinstance(strategy, Classification):
                 strategy.initialise()
+                if self.pretrained is not None:
+                    words, vectors = self.pretrained
+                    strategy.hidden.rows[words, : vectors.shape[1]] = vectors
             training, loss_unit = self.wrap(strategy) if self.wrap else strategy, strategy.loss_unit
             if checkpoints is not None:
                 own = {name: value for name, value in record.items() if name != "threads"}
@@ -202,7 +218,7 @@ class Run:
             to_the_end(lambda: classifier.fit_decisions(held_out, settings.threads))
         return TrainedClassifier(classifier, outcome, optimizer_state)
 
-    def _divided(self, continues: bool) -> tuple[Labeled, Labeled | None, Labeled | None]:
+    def _divided(self) -> tuple[Labeled, Labeled | None, Labeled | None]:
         """The rows to train on, those to watch, and those to calibrate probabilities on: the latter, if there are any."""
         data, settings, validation = self.data, self.settings, None
         if settings.validation is not None:
@@ -212,7 +228,7 @@ class Run:
             else:
                 validation = read(settings.validation, settings.validation_labels, progress=self.progress, like=data.schema)
         n = calibration.n_held_out(len(data), settings.calibration)
-        if not n or validation is not None or continues:
+        if not n or validation is not None:
             return data, validation, validation
         self.progress.note(f"{n:,} of {len(data):,} rows are held out of training, to calibrate probabilities on")
         data, held_out = hold_out(data, n, settings.seed)
@@ -294,7 +310,7 @@ def _by_steps(
     strategy: Classification,
     training: Strategy,
     history: History,
-    start: TrainedClassifier | None,
+    start: TrainedClassifier | Classifier | None,
     checkpoints: Checkpoints | None,
     plan: MemoryPlan,
 ) -> tuple[trainer.Outcome, dict[str, np.ndarray]]:
@@ -306,13 +322,15 @@ def _by_steps(
         strategy.frequency_bias = _first_biases(strategy.objective, "frequency", drawing, strategy.n)
     optimizer_state = {"hidden": strategy.hidden.state, "outputs": strategy.outputs.state}
     if start is not None:
-        for name, array in strategy.arrays().items():  # views of the tables
-            array[:] = start.classifier.arrays[name]
+        before = start.classifier if isinstance(start, TrainedClassifier) else start
+        for name, array in strategy.arrays().items():  # views of the tables; the rows of new labels stay as they are
+            array[: len(before.arrays[name])] = before.arrays[name]
+    if isinstance(start, TrainedClassifier):
         is_same = start.classifier.settings["optimizer"] == settings.optimizer
         for name, kept in optimizer_state.items():
-            before = start.optimizer_state.get(name)
-            if is_same and before is not None and before.shape == kept.shape:
-                kept[:] = before
+            former = start.optimizer_state.get(name)
+            if is_same and former is not None and former.shape == kept.shape:
+                kept[:] = former
 
     def hand_over() -> None:
         strategy.apply_decay()

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from embedx import objectives, samplers
-from embedx.classification import classifier
+from embedx.classification import classifier, start
 from embedx.classification import task as classification
 from embedx.classification.defaults import default_objective, new_objective
 from embedx.classification.settings import ClassifySettings, check_given, share_of_rows
@@ -69,9 +69,12 @@ def train_classifier(
             from embedx.distributed import labels, ray_backend
 
             size = opened.enter_context(ray_backend.connected(cluster, typed.get("threads"), progress))
-        data = None
+        data, before = None, None
+        if given.start is not None:
+            before = classifier.load(given.start)
+            typed, name = start.settings_to_continue(before, name, typed, given.start), before.objective.name
         if name is None:
-            data = labelled_data(given, progress)
+            data = labelled_data(given, progress, None)
             name, chosen = default_objective(data[0], typed)
             typed = chosen | typed
         found = objectives.find(name)
@@ -82,14 +85,14 @@ def train_classifier(
         objective = new_objective(found, typed)
         check_given(typed, settings, objective)
         progress.note(shlex.join(["embedx", "classify", given.train, "--objective", name, "--output", str(folder)]))
-        training, test = data or labelled_data(given, progress)
+        training, test = data or labelled_data(given, progress, before)
         task = classification.Run(training, objective, settings, samplers.own_options(typed), progress)
         if cluster.is_asked_for:
             labels.distribute(task, cluster, size)
         run.note_settings(progress, task.settings, task.drawing.settings, objective.settings, cluster)
         _note_data(progress, training)
         with checkpoints.ended():
-            trained = task.train(checkpoints=checkpoints)
+            trained = task.train(before, checkpoints=checkpoints)
         place = run.saved(lambda place: trained.classifier.save(place, overwrite), folder, checkpoints, trained.outcome)
         # frees the memory that only training needed, before testing
         trained = dataclasses.replace(trained, outcome=trained.outcome.without_state(), optimizer_state={})
@@ -112,8 +115,10 @@ def _note_data(progress: Progress, training: Labeled) -> None:
         progress.note(f"{unlabelled:,} of {len(training):,} training rows have no label and are not trained on")
 
 
-def labelled_data(given: SimpleNamespace, progress: Progress) -> tuple[Labeled, Labeled | None]:
-    """Training data and test data; `digits` are generated with test data of their own."""
+def labelled_data(
+    given: SimpleNamespace, progress: Progress, before: classifier.Classifier | None
+) -> tuple[Labeled, Labeled | None]:
+    """Training data, read as those of the classifier before, and test data; `digits` are generated with test data of their own."""
     test = given.test
     names = None if given.label_names is None else read_label_names(given.label_names)
     if given.train == GENERATED:
@@ -124,9 +129,10 @@ def labelled_data(given: SimpleNamespace, progress: Progress) -> tuple[Labeled, 
         check_there(test)
     typed = given.typed or {}
     text, table = TextFeatureSettings.from_options(typed), TableSettings.from_options(typed)
-    training = read_training(given.train, given.train_labels, progress=progress, text=text, table=table)
-    is_text = training.schema.text is not None
-    check_used(typed, ((name, is_text, "features that are words") for name in settings_of(TextFeatureSettings)))
+    like = None if before is None else before.known
+    training = read_training(given.train, given.train_labels, progress=progress, text=text, table=table, like=like)
+    is_text, what = training.schema.text is not None and like is None, "without --start" if like else "features that are words"
+    check_used(typed, ((name, is_text, what) for name in settings_of(TextFeatureSettings)))
     if names is not None:
         training = with_names(training, names, str(given.label_names))
     return training, read(test, given.test_labels, progress=progress, like=training.schema) if test else None

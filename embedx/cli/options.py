@@ -53,6 +53,7 @@ SHARED = {  # options that several commands have: the section of the help, and t
         "the output layer; by default ns for text, and chosen from the data for labels; `embedx objectives` lists them",
     ),
     "output": ("Output", "folder to write; by default named after the input"),
+    "start": ("Continuing from a model", None),
     "overwrite": ("Output", "overwrite the output, after the new one is complete"),
     "cache_dir": ("Output", "folder of encoded corpora; by default $EMBEDX_CACHE_DIR or ~/.cache/embedx"),
     "log_json": ("Output", "append progress to this file, a JSON object per line"),

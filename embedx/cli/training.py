@@ -46,6 +46,7 @@ def classify(
     test_labels: str | None = None,
     label_names: str | None = None,
     objective: str | None = None,
+    start: str | None = None,
     output: Path | None = None,
     overwrite: bool = False,
     checkpoint_every: str = "10m",
@@ -65,6 +66,7 @@ def classify(
 
     train        XC, LIBSVM, fastText, CSV, TSV, JSON Lines, Parquet, .npy, .npz or IDX file, DATA@SPLIT[:COLUMN], or digits
     label_names  names of the labels from 0 on: one per line, or ID TAB ... TAB NAME
+    start        continue training this model folder on new rows, which may have new labels
     """
     given = SimpleNamespace(**locals())
     from embedx.cli import labels

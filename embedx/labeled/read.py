@@ -84,9 +84,15 @@ def read_training(
     progress: Progress = SILENT,
     text: TextFeatureSettings = TEXT,
     table: TableSettings = TABLE,
+    like: DataSchema | None = None,
 ) -> Labeled:
-    """What `read` gives, which must have two labels or more."""
-    data = read(source, labels, progress=progress, text=text, table=table)
+    """What `read` gives, which must have two labels or more; if rows are to be `like` earlier ones, with those and new ones."""
+    data = read(source, labels, progress=progress, text=text, table=table, like=like)
+    if like is not None:
+        n_labels, names = max(like.n_labels, int(data.labels.ids.max(initial=-1)) + 1), data.schema.names
+        if names is not None:
+            names = [*names, *map(str, range(len(names), n_labels))]
+        return replace(data, n_labels=n_labels, known=replace(data.schema, n_labels=n_labels, names=names))
     found = np.unique(data.labels.ids[:1])
     if not len(found):
         raise EmbedxError(f"{source}: no row has a label; name the file of the labels with --train-labels")
@@ -175,7 +181,8 @@ def _rows_of(
             labels, n_labels = Labels(labels.offsets, id_of[labels.ids]), len(names or [])
             if like and names and not keeps_empty and len(labels.ids) and labels.ids.min() >= like.n_labels:
                 progress.note(f'{name}: no label is known, such as "{names[-1]}"; the training data have "{names[0]}"')
-        known = like or DataSchema(features.shape[1], n_labels, names, rows.text, by_name, rows.first_feature, rows.columns)
+        known = DataSchema(features.shape[1], n_labels, names, rows.text, by_name, rows.first_feature, rows.columns)
+        known = replace(like, names=names or like.names) if like else known  # with the names of new labels
     if rows is None or rows.columns is None:
         for setting in table.given:
             raise EmbedxError(f"{name}: {option_name(setting)} applies to tables: CSV, TSV, JSON Lines and Parquet")
@@ -238,7 +245,8 @@ def _with_labels(data: Labeled, file: str, progress: Progress, like: DataSchema 
         raise EmbedxError(f"{file}: labels of {len(labels)} rows, but the features have {len(data)}; are they of one set?")
     if like is None:
         n_labels = max(n_labels, known.n_labels, int(labels.ids.max(initial=-1)) + 1)
-        known = replace(known, n_labels=n_labels, names=names, by_name=names is not None)
+        known = replace(known, n_labels=n_labels, by_name=names is not None)
+    known = replace(known, names=names or known.names)
     return replace(data, labels=labels.distinct(), n_labels=known.n_labels, known=known)
 
 
