@@ -40,6 +40,7 @@ from embedx.evaluation.labels import (
     hits,
     label_counts,
     likelihood_warning,
+    ratio,
     top_k,
 )
 from embedx.labeled.data import Columns, DataSchema, Labeled, Labels, TextSchema, offsets_of
@@ -449,6 +450,15 @@ class Classifier:
             best = [ids[:, 0] for ids, _ in self.top_k(features, 1, progress, threads)]
             predicted = Labels.single(np.concatenate([*best, []]))
         return measures | f1_measures(predicted, labels), label_counts(predicted, labels, self.n_labels)[0]
+
+    def precision_and_recall(self, data: Labeled, k: int, threshold: float = 0.0) -> tuple[int, float, float]:
+        """How many rows have labels of the training data, and precision and recall of the k best from a probability on."""
+        labels = known_labels(data.labels, self.counts)
+        kept = np.flatnonzero(labels.n_of_row)
+        found = [(ids, p >= threshold) for ids, p in self.top_k(data.features[kept], min(k, self.n_labels))]
+        ids, is_given = (np.concatenate(parts) for parts in zip(*found, strict=True)) if found else (np.zeros((0, 1), int),) * 2
+        n_right = int((hits(ids, labels.rows(kept)) & is_given).sum()) if len(kept) else 0
+        return len(kept), ratio(n_right, int(is_given.sum())), ratio(n_right, len(labels.ids))
 
     # ---- the folder
 

@@ -14,6 +14,7 @@ NAMES = {  # theirs: ours; where there are two, the one that the command has. fa
     "iter": ("epochs",),  # word2vec.c, gensim before 4
     "epoch": ("epochs",),  # fastText
     "thread": ("threads",),  # fastText
+    "pretrained-vectors": ("pretrained",),  # fastText
     "max-final-vocab": ("max-vocab",),  # gensim
     "read-vocab": ("vocab",),  # word2vec.c
     "t": ("sample",),  # fastText
@@ -33,12 +34,12 @@ INSTEAD = {  # options that no command has, or only other commands: what to writ
     "classes": "vectors are not clustered; leave it out, and cluster those of the output by scikit-learn's KMeans",
     "minn": LENGTHS,  # fastText, as all that follow
     "maxn": LENGTHS,
-    "word-ngrams": "embedx has no n-grams of words; leave it out, or join collocations by --phrases 1 of `embedx train`",
-    "min-count": "every word of a labelled text is a feature; leave it out",
+    "word-ngrams": "an option of `embedx classify`; `embedx train` joins collocations by --phrases 1",
+    "min-count": "write --set min-count=N",
     "min-count-label": "every label is learned; leave it out",
-    "label": "labels begin with __label__; change those of the text",
-    "pretrained-vectors": "the hidden layer is learned from the labels; leave it out",
-    "autotune-validation": "`embedx compare --tune` compares settings, `embedx classify --validation` keeps the best epoch",
+    "label": "write --set label-prefix=TEXT",
+    "autotune-validation": "write embedx compare TRAIN --objectives softmax,ova --test FILE --tune 30%",
+    "autotune-duration": "write --time-budget for `embedx compare --tune`",
     "heldout": "write --text FILE to score a text; `embedx train --heldout` holds a part out",
     "heldout-every": "write --heldout-points N, for N scores over the run",
     "save-config": "write the options into the TOML file of --config; model.json in the output folder has those of a run",

@@ -26,6 +26,8 @@ COMMANDS: dict[str, dict[str, Callable[..., None]]] = {  # by section of the hel
         "resume": training.resume,
         "word2vec": peers.word2vec,
         "supervised": peers.supervised,
+        "test": peers.test,
+        "predict-prob": peers.predict_prob,
     },
     "Use a model": {"predict": models.predict, "nn": models.nearest, "analogy": models.analogy, "export": models.export},
     "Evaluate": {"eval": models.evaluate, "report": models.report, "objectives": data.list_objectives},

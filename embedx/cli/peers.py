@@ -1,7 +1,9 @@
-"""The command lines of word2vec.c and of `fasttext supervised`, translated for `embedx train` and `embedx classify`.
+"""The command lines of word2vec.c and of fastText's classifiers, translated for `embedx train` and `embedx classify`.
 
     embedx word2vec -train text8 -output vectors.bin -size 200 -window 8 -negative 25 -cbow 0 -binary 1
-    embedx supervised -input train.txt -output model -dim 10 -epoch 25
+    embedx supervised -input train.txt -output model -lr 1.0 -epoch 25 -wordNgrams 2 -bucket 200000 -dim 50 -loss ova
+    embedx test model.bin test.txt 5
+    embedx predict-prob model.bin test.txt 5
 
 Defaults are theirs, but for the threads, one for each usable core, and the optimiser with its rate, which are ours. Options
 that have no effect on the model there have none here.
@@ -85,14 +87,21 @@ def word2vec(
 def supervised(
     input: Annotated[str, typer.Option()],
     output: Annotated[Path, typer.Option()],
-    dim: int = 100,
+    dim: int | None = None,
     epoch: int = 5,
     loss: str = "softmax",
     neg: int = 5,
+    word_ngrams: int = 1,
+    minn: int = 0,
+    maxn: int = 0,
+    bucket: int | None = None,
+    min_count: int = 1,
+    pretrained_vectors: str | None = None,
+    label: str = "__label__",
+    lr: float | None = None,
     thread: int | None = None,
     seed: int | None = None,
     ws: int | None = None,
-    bucket: int | None = None,
     lr_update_rate: int | None = None,
     verbose: int | None = None,
     overwrite: bool = False,
@@ -101,15 +110,69 @@ def supervised(
 
     Options have one dash or two. OUTPUT is a folder, for `embedx predict` and `embedx eval`. Defaults are those of fastText,
     except the threads, one for each usable core, and the optimiser and its learning rate, which are those of `embedx
-    classify`. The features of a text are scaled to unit length, as fastText takes the mean of its words.
+    classify`. Words are divided by spaces and keep their case, and all their n-grams are features. These are scaled to unit
+    length, as fastText takes the mean of the words.
 
     input    labelled text
     output   folder of the model
+    lr       without effect, as the optimiser is Adagrad, whose rate suits the data
     verbose  without effect
     """
     if loss not in LOSSES:
         raise EmbedxError(f"-loss {loss}: {choice(loss, LOSSES)}")
     objective = LOSSES[loss]
     negatives = neg if objective == "ns" else None
-    typed = _given(hidden=dim, epochs=epoch, threads=thread, seed=seed, scaling="l2", negatives=negatives)
+    n_grams = {} if word_ngrams < 2 and maxn < 1 else {"min_ngram_count": 1, "buckets": bucket or 0}
+    typed = n_grams | _given(
+        hidden=dim if dim or pretrained_vectors else 100, epochs=epoch, threads=thread, seed=seed, scaling="l2",
+        negatives=negatives, word_ngrams=word_ngrams, char_ngrams=f"{max(minn, 1)}-{maxn}" if maxn > 0 else None,
+        min_count=min_count, pretrained=pretrained_vectors, label_prefix=label, tokenizer="whitespace", lowercase=False,
+    )  # fmt: skip
     training.classify(input, objective=objective, output=output, overwrite=overwrite, typed=typed | OF_LOSS.get(objective, {}))
+
+
+def _folder(model: str) -> str:
+    """The folder of a model; it may be called as fastText's file would be, `model.bin` for `model`."""
+    stem = model.removesuffix(".bin")
+    return stem if stem != model and not Path(model).exists() and Path(stem).is_dir() else model
+
+
+Number = Annotated[int, typer.Argument(min=1)]
+Least = Annotated[float, typer.Argument(min=0, max=1)]
+
+
+def test(model: str, data: str, k: Number = 1, threshold: Least = 0.0) -> None:
+    """Print precision and recall of the best labels, as `fasttext test` does.
+
+    N is the number of rows that have a label of the training data; others count for nothing.
+
+    model      folder of a classifier, MODEL or MODEL.bin
+    data       labelled data
+    k          number of labels predicted for a row
+    threshold  only labels of at least this probability
+    """
+    from embedx.classification.classifier import load
+    from embedx.labeled.read import read
+
+    found = load(_folder(model))
+    n, precision, recall = found.precision_and_recall(read(data, like=found.known), k, threshold)
+    print(f"N\t{n}\nP@{k}\t{precision:.3g}\nR@{k}\t{recall:.3g}")
+
+
+def predict_prob(model: str, data: str, k: Number = 1, threshold: Least = 0.0) -> None:
+    """Print the best labels of each row with their probabilities, as `fasttext predict-prob` does.
+
+    model      folder of a classifier, MODEL or MODEL.bin
+    data       lines of text; - is standard input
+    k          number of labels for a row
+    threshold  only labels of at least this probability
+    """
+    from embedx.classification.classifier import load
+    from embedx.labeled.read import read
+
+    found = load(_folder(model))
+    data_read = read(data, like=found.known, keeps_empty=True)
+    prefix = found.known.text.settings["label_prefix"] if found.known.text else "__label__"
+    for ids, probabilities in found.top_k(data_read.features, k):
+        for row, values in zip(ids.tolist(), probabilities.tolist(), strict=True):
+            print(*(f"{prefix}{found.name(each)} {p:.6g}" for each, p in zip(row, values, strict=True) if p >= threshold))
