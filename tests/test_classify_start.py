@@ -52,7 +52,8 @@ def test_a_classifier_continues_as_by_partial_fit(place):
 
 
 @pytest.mark.parametrize(
-    "options", [["--objective", "softmax"], ["--objective", "ova", "--optimizer", "adagrad"], ["--objective", "ns", "--hidden", "8"]]
+    "options",
+    [["--objective", "softmax"], ["--objective", "ova", "--optimizer", "adagrad"], ["--objective", "ns", "--hidden", "8"]],
 )
 def test_new_labels_are_learned_and_old_ones_kept(place, options):
     before = trained(*options)

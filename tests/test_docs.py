@@ -150,7 +150,7 @@ def test_the_experiments_and_files_named_in_the_pages_exist():
 
 
 def test_numbers_stated_in_the_pages_are_those_of_the_package():
-    from embedx.classification.defaults import MANY_LABELS, MAX_DENSE, MAX_DENSE_SAMPLED
+    from embedx.classification.defaults import MAX_DENSE, MAX_DENSE_SAMPLED
     from embedx.evaluation.heldout import PAIRS
     from embedx.skipgram.strategies import CHUNK
     from embedx.text.heldout import BORDER, PIECE
@@ -160,7 +160,7 @@ def test_numbers_stated_in_the_pages_are_those_of_the_package():
     def states(page, sentence):
         assert sentence in " ".join(PAGES[page].read_text("utf-8").split())
 
-    states("objectives", f"sparse features with {MANY_LABELS:,} labels or several labels a row")
+    states("objectives", "sparse features with several labels a row")
     assert (MAX_DENSE, MAX_DENSE_SAMPLED) == (10_000_000, 250_000_000)
     states("labels", "from ten million weights on (`ova`), or 250 million (others)")
     states("words", f"chunks of {CHUNK:,} tokens")

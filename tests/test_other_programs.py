@@ -103,7 +103,11 @@ def test_command_lines_of_word2vec(line, objective, settings, asked):
     assert asked("word2vec", *f"-train text8 -output vectors.bin {line}".split()) == (objective, settings)
 
 
-FASTTEXT = {"hidden": 100, "epochs": 5, "scaling": "l2"}
+FASTTEXT = {
+    "hidden": 100, "epochs": 5, "scaling": "l2", "word_ngrams": 1, "min_count": 1, "label_prefix": "__label__",
+    "tokenizer": "whitespace", "lowercase": False,
+}  # fmt: skip
+N_GRAMS = FASTTEXT | {"min_ngram_count": 1, "buckets": 0}
 
 
 @pytest.mark.parametrize(
@@ -116,6 +120,12 @@ FASTTEXT = {"hidden": 100, "epochs": 5, "scaling": "l2"}
         ("-loss hs -seed 3", "hs", FASTTEXT | {"hierarchy": "huffman", "seed": 3}),
         ("-loss ova", "ova", FASTTEXT),
         ("-loss one-vs-all -neg 7 -ws 3", "ova", FASTTEXT),
+        ("-lr 1.0 -epoch 25 -wordNgrams 2 -bucket 200000 -dim 50 -loss one-vs-all", "ova",  # fastText's tutorial
+         N_GRAMS | {"epochs": 25, "word_ngrams": 2, "buckets": 200_000, "hidden": 50}),
+        ("-minn 2 -maxn 4 -minCount 3 -label #", "softmax",
+         N_GRAMS | {"char_ngrams": "2-4", "min_count": 3, "label_prefix": "#"}),
+        ("-pretrainedVectors v.vec", "softmax",
+         {name: value for name, value in FASTTEXT.items() if name != "hidden"} | {"pretrained": "v.vec"}),
     ],
 )  # fmt: skip
 def test_command_lines_of_fasttext(line, objective, settings, asked):
@@ -137,8 +147,8 @@ W, S = "word2vec -train x -output y", "supervised -input x -output y"
         (f"{W} -negative 0", "-hs 0 with -negative 0: give one of them"),
         (f"{W} -read-vocab v -min-count 2", "-min-count with -read-vocab: the words of the file"),
         (f"{S} -loss softmx", "-loss softmx: did you mean softmax? choose one of softmax, ns"),
-        (f"{S} -wordNgrams 2", "--word-ngrams: embedx has no n-grams of words;"),
-        (f"{S} -minCount 5", "--min-count: every word of a labelled text is a feature; leave it out"),
+        (f"{S} -autotune-validation y", "--autotune-validation: write embedx compare TRAIN --objectives softmax,ova"),
+        ("train x -wordNgrams 2", "--word-ngrams: an option of `embedx classify`;"),
         ("train x -cbow 0", "--cbow: write --architecture skipgram or --architecture cbow"),
         ("compare x --objectives ns --workers 2", "--workers: write --threads"),
         ("nn x --dim 3", "No such option: --dim; see --help"),
@@ -177,8 +187,20 @@ def test_word2vec_writes_what_word2vec_writes(two_topics, tmp_path, monkeypatch,
 def test_supervised_learns_texts(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train.txt").write_text("__label__good a nice film\n__label__bad an awful film\n" * 100)
-    line = "-input train.txt -output model -dim 4 -epoch 20 -thread 1"
+    line = "-input train.txt -output model -dim 4 -epoch 20 -thread 1 -wordNgrams 2 -bucket 50"
     run("supervised", *line.split())
-    capsys.readouterr()
-    run("eval", "model", "--test", "train.txt")
-    assert "accuracy\t1.0000" in capsys.readouterr().out
+    both, unknown = "__label__bad __label__good a nice film", "__label__odd a film"
+    (tmp_path / "test.txt").write_text(f"__label__good an awful film\n__label__good nice\n{both}\n{unknown}\n")
+    found = []
+    for more in (["1"], ["2"], ["2", "0.5"]):
+        capsys.readouterr()
+        run("test", "model.bin", "test.txt", *more)
+        found.append(capsys.readouterr().out.split())
+    # three rows with known labels, four of these
+    assert found[0] == ["N", "3", "P@1", f"{2 / 3:.3g}", "R@1", f"{2 / 4:.3g}"]
+    assert found[1] == ["N", "3", "P@2", f"{4 / 6:.3g}", "R@2", "1"]
+    assert found[2] == ["N", "3", "P@2", f"{2 / 3:.3g}", "R@2", f"{2 / 4:.3g}"]
+    run("predict-prob", "model", "test.txt", "2")
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert [row[::2] for row in rows[:2]] == [["__label__bad", "__label__good"], ["__label__good", "__label__bad"]]
+    assert [float(row[1]) + float(row[3]) for row in rows] == pytest.approx([1] * 4, abs=1e-4)

@@ -230,7 +230,8 @@ def test_what_sparse_weights_do_not_go_with_is_refused(weights, options, message
 
 @pytest.mark.parametrize(("data", "options", "chosen"), [
     (topics(), {}, ("ova", {"loss": "squared-hinge"})), (topics(several=False), {}, ("softmax", {})),
-    (topics(n_labels=1200, several=False), {}, ("ova", {"loss": "squared-hinge"})), (topics(), {"hidden": 10}, ("softmax", {})),
+    (topics(n_labels=1200, several=False), {}, ("softmax", {})), (topics(), {"hidden": 10}, ("softmax", {})),
+    (topics(), {"labels": "first"}, ("softmax", {})), (topics(), {"pretrained": "v.vec"}, ("softmax", {})),
     (topics(), {"sampler": "uniform"}, ("softmax", {})),
 ])  # fmt: skip
 def test_the_objective_suits_the_data_where_none_is_named(data, options, chosen):
@@ -242,7 +243,8 @@ def test_the_objective_suits_the_data_where_none_is_named(data, options, chosen)
 @pytest.mark.parametrize(
     ("n_labels", "n_features", "options", "weights"),
     [
-        (90, 200, {}, "dense"), (90, 200, {"optimizer": "dcd"}, "sparse"), (4_000, 5_000, {}, "sparse"),
+        (90, 200, {}, "sparse"), (90, 200, {"batch_size": 50}, "dense"), (90, 200, {"optimizer": "dcd"}, "sparse"),
+        (4_000, 5_000, {}, "sparse"),
         (4_000, 5_000, {"validation": "0.1"}, "dense"), (4_000, 5_000, {"weights": "dense"}, "dense"),
         (200_000_000, 5_000, {}, "tree"), (200_000_000, 5_000, {"hidden": 10}, "dense"),
     ],

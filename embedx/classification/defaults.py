@@ -58,12 +58,17 @@ def new_objective(objective: type[Objective], options: Mapping[str, Any]) -> Obj
 def default_objective(data: Labeled, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """The name of the objective that suits data where none is named, with settings of its own that suit them.
 
-    On sparse features the squared hinge of one-vs-all ranks several labels a row best, at the least cost: EURLex-4.3K, P@1 .911,
-    exact softmax .866. One label a row is softmax's, as long as its weights can be dense.
+    On sparse features the squared hinge of one-vs-all ranks several labels a row best, at the least cost: EURLex-4.3K, P@1
+    .911, exact softmax .866. One label a row is softmax's, as long as its weights can be dense.
     """
     labels = chosen_labels(data.labels, str(options.get("labels", "all")))
     is_ranking = bool((labels.n_of_row > 1).any()) or data.n_labels * data.n_features > MAX_DENSE_SAMPLED
-    if data.is_sparse and not (options.get("hidden") or options.get("pretrained")) and is_ranking and options.get("sampler", "all") == "all":
+    if (
+        data.is_sparse
+        and not (options.get("hidden") or options.get("pretrained"))
+        and is_ranking
+        and options.get("sampler", "all") == "all"
+    ):
         return "ova", {"loss": "squared-hinge"}
     return "softmax", {}
 

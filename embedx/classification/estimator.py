@@ -41,7 +41,13 @@ except ImportError as error:
 MAX_WEIGHTS = 5_000_000  # features × rows
 MAX_PRODUCTS = 1_000_000_000  # values × rows: multiplications in one look at the data
 OTHER_NAMES = {"seed": "random_state", "threads": "n_jobs"}
-NOT_TRAINING = {"unseen", "pretrained", "validation_labels", "weight_threshold", *OF_TREE}  # how files are tested, and what stays as it is
+NOT_TRAINING = {
+    "unseen",
+    "pretrained",
+    "validation_labels",
+    "weight_threshold",
+    *OF_TREE,
+}  # how files are tested, and what stays as it is
 GROUPS: list[type[Settings]] = [ClassifySettings, *(each.Settings for each in SAMPLERS.values())]
 FIELDS = {field.name: field for group in GROUPS for field in dataclasses.fields(group)}
 PARAMETERS = {

@@ -30,11 +30,15 @@ def word_vectors(path: str, hidden: int | None, data: Labeled, progress: Progres
         raise EmbedxError(f"--pretrained {path}: these features are no words; leave it out")
     found = load(path, progress)
     if hidden not in (None, found.vector_size):
-        raise EmbedxError(f"--pretrained {path}: vectors of {found.vector_size} numbers for --hidden {hidden}; give the same size")
+        raise EmbedxError(
+            f"--pretrained {path}: vectors of {found.vector_size} numbers for --hidden {hidden}; give the same size"
+        )
     places = [(k, found.index(word)) for k, word in enumerate(vocabulary) if word in found]
     progress.note(f"{path}: vectors of {len(places):,} of {len(vocabulary):,} words")
     if not places:
-        raise EmbedxError(f"--pretrained {path}: has none of the {len(vocabulary):,} words; see --set lowercase, or give another")
+        raise EmbedxError(
+            f"--pretrained {path}: has none of the {len(vocabulary):,} words; see --set lowercase, or give another"
+        )
     ids, rows = np.array(places).T
     vectors = np.asarray(found.vectors[rows], dtype=np.float32)
     size = np.sqrt(np.mean(np.square(vectors, dtype=np.float64)))
@@ -42,19 +46,21 @@ def word_vectors(path: str, hidden: int | None, data: Labeled, progress: Progres
 
 
 def settings_to_continue(before: Classifier, name: str | None, typed: Mapping[str, Any], path: str) -> dict[str, Any]:
-    """The options by which a classifier, read from `path`, learns new rows: its own where these are part of it, and those typed.
+    """The options by which a classifier, read from `path`, learns new rows: its own where they are part of it, and those typed.
 
     Raises `EmbedxError` where weights cannot be trained further, or something typed contradicts the model.
     """
     both = "train on the old and the new rows together"
     if before.has_sparse_weights:
         raise EmbedxError(
-            f"--start {path}: its weights are sparse, made for the rows that it has seen; {both}, or train the first model with "
-            "--weights dense --optimizer adagrad"
+            f"--start {path}: its weights are sparse, made for the rows that it has seen; {both}, or train the first model "
+            "with --weights dense --optimizer adagrad"
         )
     own = before.settings
     if name not in (None, before.objective.name):
-        raise EmbedxError(f"--start {path}: was trained with --objective {before.objective.name}; leave --objective out, or {both}")
+        raise EmbedxError(
+            f"--start {path}: was trained with --objective {before.objective.name}; leave --objective out, or {both}"
+        )
     kept = (*KEPT, *samplers.own_options(own), *dataclasses.asdict(before.objective.settings))
     fixed = {each: own[each] for each in kept if own.get(each) is not None}
     if fixed.get("optimizer") == Lbfgs.name:
@@ -65,7 +71,7 @@ def settings_to_continue(before: Classifier, name: str | None, typed: Mapping[st
             raise EmbedxError(f"--start {path}: {option_name(each)} is {fixed[each]} there; leave it out, or {both}")
     if typed.get(OF_BIAS, "none" if not has_bias else "zero") == "none" and has_bias:
         raise EmbedxError(f"--start {path}: has biases; leave --bias out, or {both}")
-    return {**fixed, "weights": "dense", OF_BIAS: "frequency" if has_bias else "none"} | typed
+    return {**fixed, "weights": "dense", OF_BIAS: "frequency" if has_bias else "none", **typed}
 
 
 def check_new_labels(before: Classifier, n_labels: int) -> None:

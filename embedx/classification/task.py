@@ -124,10 +124,10 @@ class Run:
     ) -> TrainedClassifier:
         """The classifier.
 
-        start        a run, or the classifier that it left, to continue by steps, of the same objective, features and labels, after which there may be new ones:
-                     with its parameters, its counts of labels, by which noise is drawn and a tree was built, and its optimiser's
-                     memory, if it had that optimiser and there are no new labels.
-                     What an objective keeps by example begins again, for these are other examples
+        start        a run, or the classifier that it left, to continue by steps, of the same objective and features, and of the
+                     same labels, after which there may be new ones: with its parameters, its counts of labels, by which noise
+                     is drawn and a tree was built, and its optimiser's memory, if it had that optimiser and there are no new
+                     labels. What an objective keeps by example begins again, for these are other examples
         watch        called after each epoch with the classifier, the epoch and the seconds so far; what it returns joins the
                      history
         checkpoints  keep the state of training by steps on disk

@@ -26,7 +26,7 @@ COMMANDS: dict[str, dict[str, Callable[..., None]]] = {  # by section of the hel
         "resume": training.resume,
         "word2vec": peers.word2vec,
         "supervised": peers.supervised,
-        "test": peers.test,
+        "test": peers.score,
         "predict-prob": peers.predict_prob,
     },
     "Use a model": {"predict": models.predict, "nn": models.nearest, "analogy": models.analogy, "export": models.export},

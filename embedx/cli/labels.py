@@ -118,7 +118,7 @@ def _note_data(progress: Progress, training: Labeled) -> None:
 def labelled_data(
     given: SimpleNamespace, progress: Progress, before: classifier.Classifier | None
 ) -> tuple[Labeled, Labeled | None]:
-    """Training data, read as those of the classifier before, and test data; `digits` are generated with test data of their own."""
+    """Training data, like those of the classifier before, and test data; `digits` are generated with test data of their own."""
     test = given.test
     names = None if given.label_names is None else read_label_names(given.label_names)
     if given.train == GENERATED:

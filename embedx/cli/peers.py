@@ -141,7 +141,7 @@ Number = Annotated[int, typer.Argument(min=1)]
 Least = Annotated[float, typer.Argument(min=0, max=1)]
 
 
-def test(model: str, data: str, k: Number = 1, threshold: Least = 0.0) -> None:
+def score(model: str, data: str, k: Number = 1, threshold: Least = 0.0) -> None:
     """Print precision and recall of the best labels, as `fasttext test` does.
 
     N is the number of rows that have a label of the training data; others count for nothing.
