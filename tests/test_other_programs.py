@@ -105,7 +105,7 @@ def test_command_lines_of_word2vec(line, objective, settings, asked):
 
 FASTTEXT = {
     "hidden": 100, "epochs": 5, "scaling": "l2", "word_ngrams": 1, "min_count": 1, "label_prefix": "__label__",
-    "tokenizer": "whitespace", "lowercase": False,
+    "tokenizer": "whitespace", "lowercase": False, "calibration": 0.0,
 }  # fmt: skip
 N_GRAMS = FASTTEXT | {"min_ngram_count": 1, "buckets": 0}
 

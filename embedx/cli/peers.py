@@ -111,7 +111,7 @@ def supervised(
     Options have one dash or two. OUTPUT is a folder, for `embedx predict` and `embedx eval`. Defaults are those of fastText,
     except the threads, one for each usable core, and the optimiser and its learning rate, which are those of `embedx
     classify`. Words are divided by spaces and keep their case, and all their n-grams are features. These are scaled to unit
-    length, as fastText takes the mean of the words.
+    length, as fastText takes the mean of the words. No rows are held out to calibrate probabilities on.
 
     input    labelled text
     output   folder of the model
@@ -126,7 +126,8 @@ def supervised(
     typed = n_grams | _given(
         hidden=dim if dim or pretrained_vectors else 100, epochs=epoch, threads=thread, seed=seed, scaling="l2",
         negatives=negatives, word_ngrams=word_ngrams, char_ngrams=f"{max(minn, 1)}-{maxn}" if maxn > 0 else None,
-        min_count=min_count, pretrained=pretrained_vectors, label_prefix=label, tokenizer="whitespace", lowercase=False,
+        min_count=min_count, calibration=0.0, pretrained=pretrained_vectors, label_prefix=label, tokenizer="whitespace",
+        lowercase=False,
     )  # fmt: skip
     training.classify(input, objective=objective, output=output, overwrite=overwrite, typed=typed | OF_LOSS.get(objective, {}))
 
