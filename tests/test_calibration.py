@@ -94,7 +94,7 @@ def test_answers_from_which_little_can_be_learned_have_a_calibration_all_the_sam
 ])  # fmt: skip
 def test_what_is_printed_as_a_probability_is_one(objective, options, settings, several, dense):
     data, test = (noisy(n, seed, dense=dense, several=several) for n, seed in ((4000, 0), (6000, 1)))
-    found = trained(data, objective, options, calibration=0.5, **settings)
+    found = trained(data, objective, options, calibration=0.5, neighbours="none", **settings)
     assert found.facts["examples"] == 2000
     p, is_right = answers(found, test)
     error = largest_error(p, is_right, least=500)

@@ -33,11 +33,11 @@ def n_held_out(n_rows: int, share: float) -> int:
     return n if n >= MIN_ROWS else 0
 
 
-def check(arrays: Mapping[str, np.ndarray]) -> None:
+def check(arrays: Mapping[str, np.ndarray], name: str = "calibration") -> None:
     """Raise `EmbedxError` if there is a calibration that is none."""
-    found = arrays.get("calibration", np.array([[0.0, 1.0]] * 4))
+    found = arrays.get(name, np.array([[0.0, 1.0]] * 4))
     if len(found) != 4 or found.shape[1] < 2 or (np.diff(found[0]) <= 0).any() or (np.diff(found[1]) < 0).any():
-        raise EmbedxError("calibration.npy has no four rows, of ascending knots and log-odds first; train the model again")
+        raise EmbedxError(f"{name}.npy has no four rows, of ascending knots and log-odds first; train the model again")
 
 
 def fit(scores: np.ndarray, is_right: np.ndarray) -> np.ndarray:

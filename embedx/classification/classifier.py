@@ -9,6 +9,7 @@ label_order.npy  int32 (labels,)      the leaves of a tree of clusters, from one
 noise_*.npy   what noise was drawn by, where that depends on the input (embedx.samplers)
 tree_*.npy    sparse weights and their tree, instead of output.npy and bias.npy (embedx.classification.label_tree)
 calibration.npy  what probabilities follow from scores by (embedx.classification.calibration)
+neighbour_*.npy  training rows with whose labels probabilities are blended (embedx.classification.neighbours)
 coverage.npy  which probability gives sets of labels a coverage (embedx.classification.decisions)
 labels.tsv    label TAB how often it occurred in training
 features.tsv  the words that are features, for text
@@ -27,8 +28,10 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from embedx import objectives, samplers
-from embedx.classification import calibration, decisions, label_tree
+from embedx.classification import calibration, decisions, label_tree, neighbours
 from embedx.classification.label_tree import LabelTree
+from embedx.classification.neighbours import Blend, Neighbours
+from embedx.classification.settings import AUTO
 from embedx.engine import sparse_levels
 from embedx.engine.sparse_levels import Found
 from embedx.errors import EmbedxError
@@ -51,6 +54,7 @@ from embedx.samplers.contract import Sampler
 from embedx.search.index import build_index
 from embedx.search.top_k import search_top_k, top_k_spec
 from embedx.storage import folder
+from embedx.storage.disk import amount
 from embedx.storage.schema import Array, FolderSchema, Names
 from embedx.training.progress import Progress, Silent
 from embedx.training.trainer import usable_cores
@@ -84,6 +88,7 @@ SCHEMA = FolderSchema(
         **label_tree.ARRAYS,
         **calibration.ARRAYS,
         **decisions.ARRAYS,
+        **neighbours.ARRAYS,
     },
 )
 
@@ -137,7 +142,7 @@ class Classifier:
 
     def parameters_changed(self) -> None:
         """Forget what was derived from the parameters; to be called when `arrays` has changed."""
-        for derived in ("_weights", "trees"):
+        for derived in ("_weights", "trees", "neighbours"):
             vars(self).pop(derived, None)
 
     # ---- sparse weights
@@ -244,8 +249,18 @@ class Classifier:
         calibration it is the label's own where training rows had several labels and the objective gives each a probability by
         itself. Else the labels share one probability; those that a tree finds, if there is one.
         """
+        is_blended = self.has_neighbours and k > 0
+        n_best = max(k, neighbours.CANDIDATES) if is_blended else k
+        for rows, ids, p in self._by_model(features, n_best, progress, threads):
+            yield self._with_neighbours(features[rows], ids, p, k, threads) if is_blended else (ids, p)
+
+    def _by_model(
+        self, features: Any, k: int, progress: Progress = SILENT, threads: int | None = None
+    ) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
+        """As `top_k` by the parameters alone, with the rows."""
+        start = 0
         for ids, scores in self._best(features, k, progress, threads):
-            yield ids, self.probabilities(scores)
+            yield slice(start, start := start + len(ids)), ids, self.probabilities(scores)
 
     def _best(self, features: Any, k: int, progress: Progress = SILENT, threads: int | None = None) -> Iterator[Best]:
         """As `top_k`, with the scores that `probabilities` takes: z where labels are judged alone, else log-probabilities."""
@@ -307,6 +322,67 @@ class Classifier:
         )
         return (found for _, found in _in_blocks(features.shape[0], SEARCHED_ROWS, best, progress))
 
+    # ---- neighbours
+
+    @property
+    def has_neighbours(self) -> bool:
+        """Whether probabilities are blended with the labels of the nearest training rows."""
+        return neighbours.INDEX[0] in self.arrays
+
+    @cached_property
+    def neighbours(self) -> Neighbours:
+        """The rows that are searched. Raises `EmbedxError` where their arrays do not fit together."""
+        return neighbours.neighbours_of(self.arrays, self.known.n_features, self.n_labels)
+
+    def _with_neighbours(self, features: Any, ids: np.ndarray, p: np.ndarray, k: int, threads: int | None) -> Best:
+        """The k best labels and their probabilities, after the neighbours have been asked, from those of the model."""
+        blend, threads = Blend(*self.arrays["neighbour_blend"]), threads or usable_cores()
+        near = self.neighbours.nearest(self.prepared(features), int(blend.n), threads)
+        ids, scores = self.neighbours.blended(ids, p, near, blend, k, threads)
+        if "neighbour_calibration" in self.arrays:
+            scores = calibration.probabilities(self.arrays["neighbour_calibration"], scores)
+        return ids, scores
+
+    def add_neighbours(
+        self, index: dict[str, np.ndarray], wanted: str, data: Labeled | None, threads: int | None, progress: Progress
+    ) -> None:
+        """Blend with these rows (`neighbours.arrays_of`): as many as wanted, or, with `auto`, if rows that were not trained on
+        gain by it. These choose the blend, and are what probabilities are calibrated on.
+        """
+        labels, features = Labels(np.zeros(1, np.int64), np.zeros(0, np.int32)), None
+        if data is not None:
+            data = data.rows(np.flatnonzero(known_labels(data.labels, self.counts).n_of_row))
+            labels, kept = self.tested_labels(data.labels)
+            features = data.features[kept]
+        is_known = len(labels) >= calibration.MIN_ROWS
+        if wanted == AUTO and not is_known:
+            return
+        blend, told = Blend(1 if wanted == AUTO else int(wanted)), ""
+        self.arrays |= index | {"neighbour_blend": np.array(blend, dtype=np.float64)}
+        self.parameters_changed()
+        if is_known:
+            threads = threads or usable_cores()
+            _, *parts = zip(*self._by_model(features, neighbours.CANDIDATES, threads=threads), strict=True)
+            ids, p = (np.concatenate(each) for each in parts)
+            blend, own, gain, error, near = neighbours.chosen(
+                self.neighbours, ids, p, self.prepared(features), labels, wanted, threads
+            )
+            told = f", P@1,3,5 of held-out rows on average {own:.3f} {gain:+.4f} ± {error:.4f}"
+            if wanted == AUTO and gain <= neighbours.MIN_GAIN * error:
+                for name in neighbours.ARRAYS:
+                    self.arrays.pop(name, None)
+                self.parameters_changed()
+                progress.note(f"no neighbours{told}")
+                return
+            self.arrays["neighbour_blend"] = np.array(blend, dtype=np.float64)
+            best, scores = self.neighbours.blended(ids, p, near, blend, calibration.N_BEST, threads)
+            self.arrays["neighbour_calibration"] = calibration.fit(scores, hits(best, labels))
+        size = amount(sum(array.nbytes for array in index.values()))
+        progress.note(
+            f"{blend.n:.0f} neighbours of {len(index[neighbours.INDEX[0]]) - 1:,} rows, weights cosine^{blend.exponent:.0f}, "
+            f"share {blend.share:g}{'' if blend.root == 1 else ' of roots'}{told}; their index takes {size}"
+        )
+
     # ---- how good
 
     def evaluate(self, data: Labeled, *, progress: Progress = SILENT, threads: int | None = None) -> dict[str, float]:
@@ -321,12 +397,16 @@ class Classifier:
         features = data.features[kept] if len(kept) < len(data) else data.features
         metrics = LabelMetrics(self.n_labels, self.counts, self.facts.get("examples"))
         tempered = LabelMetrics(self.n_labels)
-        if self.is_searched:
+        start = 0
+        if self.has_neighbours:
+            for ids, _ in self.top_k(features, max(metrics.ks), progress, threads):
+                metrics.add_ranked(ids, labels.rows(slice(start, start := start + len(ids))))
+        elif self.is_searched:
             for rows, found in self._found(features, max(metrics.ks), threads, progress):
                 metrics.add_ranked(found.node, labels.rows(rows))
-        else:
+        if not self.is_searched:
             for rows, log_p in self.blocks(features, progress, threads):
-                metrics.add(log_p, log_p, labels.rows(rows))
+                metrics.add(log_p, None if self.has_neighbours else log_p, labels.rows(rows))
                 if "temperature" in self.facts:
                     tempered.add(self.tempered(log_p), log_p, labels.rows(rows))
         result = metrics.result() | {"left_out": len(data) - len(kept)}
@@ -533,6 +613,8 @@ def load(path: str | Path) -> Classifier:
         scaling = str(loaded.settings.get("scaling"))
         if (needed := ARRAY_OF.get(scaling)) and needed not in loaded.arrays:
             raise EmbedxError(f"names no array `{needed}`, which --scaling {scaling} has")
+        if any(name in stored.arrays for name in neighbours.ARRAYS):
+            _ = loaded.neighbours
         _ = loaded._sampler  # which reads arrays of its own
         if is_sparse:
             _ = loaded.trees

@@ -16,11 +16,13 @@ import numpy as np
 
 from embedx import optimizers, samplers
 from embedx.classification.settings import (
+    AUTO,
     BIAS,
     DUAL_EPOCHS,
     HIDDEN_RATE,
     MAX_EPOCHS,
     MIN_EPOCHS,
+    NONE,
     ROOT_EPOCHS,
     SPARSE_RATE,
     ClassifySettings,
@@ -71,6 +73,11 @@ def default_objective(data: Labeled, options: Mapping[str, Any]) -> tuple[str, d
     ):
         return "ova", {"loss": "squared-hinge"}
     return "softmax", {}
+
+
+def has_many_labels(data: Labeled) -> bool:
+    """Whether rows have several labels, or there are many."""
+    return data.n_labels >= MANY_LABELS or bool((data.labels.n_of_row > 1).any())
 
 
 def chosen_weights(settings: ClassifySettings, objective: Objective, data: Labeled, sampler: str) -> str:
@@ -203,6 +210,8 @@ def resolved(settings: ClassifySettings, objective: Objective, data: Labeled) ->
          f"--optimizer {optimizer} does not apply where all labels are scored on sparse features; take adagrad"),
         (is_dual and (weights == "dense" or objective.dual_steps is None or sampler != EVERY_ROW),
          f"--optimizer dcd takes --objective ova --loss squared-hinge, --sampler {EVERY_ROW}, and --weights sparse or tree"),
+        (settings.neighbours not in (None, AUTO, NONE) and not data.is_sparse,
+         f"--neighbours {settings.neighbours} takes sparse features; these are dense"),
         (is_dual and settings.l2 == 0, "--optimizer dcd needs a penalty; leave --l2 out, or give one above 0"),
         (is_dual and without_effect,
          f"{option_name(without_effect)} has no effect with --optimizer dcd; leave one of them out"),
@@ -216,6 +225,7 @@ def resolved(settings: ClassifySettings, objective: Objective, data: Labeled) ->
         epochs=settings.epochs or (DUAL_EPOCHS if is_dual else min(max(round(epochs), MIN_EPOCHS), MAX_EPOCHS)),
         bias=settings.bias or ("zero" if is_dual or is_lbfgs else str(_default_of(objective, "bias", kind, BIAS))),
         batch_size=None if is_dual else batch or len(data),
+        neighbours=NONE if not data.is_sparse else settings.neighbours or (AUTO if has_many_labels(data) else NONE),
         l2=settings.l2 if is_dual else settings.l2 or 0.0,  # `train` chooses that of dcd
     )  # fmt: skip
 

@@ -210,8 +210,8 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             plain = value.item() if isinstance(value, np.generic) else value  # from a search; the record is JSON
             parse = FIELDS[name].metadata["parse"]
             given[name] = parse(plain) if parse and isinstance(plain, str) else plain
-        if "validation" in given:
-            given["validation"] = str(given["validation"])
+        for name in given.keys() & {"validation", "neighbours"}:
+            given[name] = str(given[name])
         return given
 
     def _new_objective(self) -> Objective:
@@ -278,7 +278,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict(self, X: Any) -> np.ndarray | csr_matrix:
         """The likeliest class of each row, (n,); after an indicator matrix another such, sparse if that was."""
         check_is_fitted(self)
-        is_searched = self.classifier_.is_searched
+        is_searched = self.classifier_.is_searched or self.classifier_.has_neighbours
         if not self._is_multilabel:
             return np.asarray(self.top_k(X, 1)[0][:, 0])
         if not is_searched and self._label_probabilities(np.zeros((1, len(self.classes_)))) is not None:

@@ -14,6 +14,7 @@ from embedx.optimizers.contract import LABELS
 from embedx.settings import check_used, param
 from embedx.training.schedule import SCHEDULES
 
+AUTO, NONE, MAX_NEIGHBOURS = "auto", "none", 1000  # of --neighbours
 WEIGHTS = ("dense", "sparse", "tree")  # how those of the output rows are stored
 OF_TREE = ("leaf_size", "arity", "beam", "trees")  # settings that apply to a tree alone
 
@@ -42,6 +43,13 @@ def whole_or_all(text: str) -> int:
     if text != "all" and not text.isdecimal():
         raise EmbedxError(f"--batch-size {text}: write a number or `all`")
     return 0 if text == "all" else int(text)
+
+
+def number_or_auto(text: str) -> str:
+    """A number of neighbours, `auto` or `none`. Raises `EmbedxError` for anything else."""
+    if text not in (AUTO, NONE) and not (text.isdecimal() and 0 < int(text) <= MAX_NEIGHBOURS):
+        raise EmbedxError(f"--neighbours {text}: write a number from 1 to {MAX_NEIGHBOURS}, {AUTO} or {NONE}")
+    return text
 
 
 @dataclasses.dataclass(frozen=True)
@@ -172,6 +180,13 @@ class ClassifySettings(TrainingSettings):
         at_least=0.0,
         at_most=0.5,
         panel="Validation",
+    )
+    neighbours: str | None = param(
+        None,
+        "blend probabilities with the labels of the N nearest training rows, for sparse features: a number, `none`, or `auto`, "
+        "where held-out rows gain by it; by default auto for several labels a row or many labels",
+        parse=number_or_auto,
+        panel="Model",
     )
     max_iterations: int = param(1000, "maximum number of lbfgs iterations", at_least=1, fine=True)
     tolerance: float = param(1e-6, "lbfgs stops when no element of the gradient is larger than this", above=0.0, fine=True)

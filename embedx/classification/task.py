@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from embedx import optimizers, samplers
-from embedx.classification import calibration, tree_training
+from embedx.classification import calibration, neighbours, tree_training
 from embedx.classification import start as start_of
 from embedx.classification.classifier import Classifier
 from embedx.classification.clustering import clustered_order
 from embedx.classification.defaults import is_label_by_label, resolved
 from embedx.classification.history import History, Watch
-from embedx.classification.settings import ClassifySettings, share_of_rows
+from embedx.classification.settings import NONE, ClassifySettings, share_of_rows
 from embedx.classification.strategies import INITIAL, Classification, strategy_for
 from embedx.classification.tree_training import TreeTraining
 from embedx.engine import lbfgs as optimum
@@ -215,6 +215,11 @@ class Run:
         }
         if held_out is not None and len(known_labels(held_out.labels, counts).ids):
             to_the_end(lambda: classifier.calibrate(held_out, settings.threads))
+        if settings.neighbours != NONE:
+            index = neighbours.arrays_of(features, labels)
+            index = neighbours.joined(former, index) if neighbours.INDEX[0] in former else index
+            to_the_end(lambda: classifier.add_neighbours(index, str(settings.neighbours), held_out, settings.threads, progress))
+        if held_out is not None and len(known_labels(held_out.labels, counts).ids):
             to_the_end(lambda: classifier.fit_decisions(held_out, settings.threads))
         return TrainedClassifier(classifier, outcome, optimizer_state)
 

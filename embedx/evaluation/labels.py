@@ -61,15 +61,15 @@ class LabelMetrics:
         self.log_p: list[np.ndarray] = []  # of the rows of each block, float64
         self.sums: defaultdict[str, float] = defaultdict(int)  # over rows
 
-    def add(self, log_p: np.ndarray | None, scores: np.ndarray, labels: Labels) -> None:
+    def add(self, log_p: np.ndarray | None, scores: np.ndarray | None, labels: Labels) -> None:
         """Take in a block of rows.
 
         log_p   float (B, n_labels): log-probabilities, finite or -inf; None if the classifier has none
-        scores  float (B, n_labels): rank the labels; of equal ones the lower id comes first
+        scores  float (B, n_labels): rank the labels; of equal ones the lower id comes first; None if they are `add_ranked`
         labels  of these rows, each once in a row
         """
-        top, _ = top_k(scores, max(1, *self.ks))
-        self.add_ranked(top, labels)
+        if scores is not None:
+            self.add_ranked(top_k(scores, max(1, *self.ks))[0], labels)
         if log_p is not None:
             self.log_p.append(label_means(log_p, labels)[1])
 

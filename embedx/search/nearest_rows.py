@@ -1,0 +1,225 @@
+"""The rows of a sparse matrix with the highest cosines to other sparse rows, exactly, by an inverted index.
+
+The features of a query are visited from the rarest to the most frequent, and the products of each are added to all rows that
+have it. The features are in GROUPS. Before the first of a group, the cosine of a row is at most its sum so far plus the length
+of what is left of the query times that of what is left of the row, by Cauchy-Schwarz. Where few rows can still be among the
+best, these are scored by themselves, and the long postings of frequent features are not read (as in the max-score algorithm of
+Turtle & Flood 1995, with lengths in place of maxima).
+"""
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from embedx.kernels.compiled import kernel, kernel_part
+from embedx.kernels.select import insert
+from embedx.labeled.rules import scaled
+
+GROUPS = np.array([0.2, 0.4])  # where they begin, in shares of the postings that a row of the index meets
+ROW_COST = 4  # of a value of a row that is scored by itself, in postings
+BLOCK = 64  # rows that are compared with a bound together, by vector instructions
+SLACK = np.float32(1e-5)  # in cosines, for rounding
+
+
+class RowIndex(NamedTuple):
+    """Rows of length 1 or 0, by row and by feature; features are numbered from the rarest to the most frequent."""
+
+    number: np.ndarray  # int32 (n_features,): the number of each column
+    offsets: np.ndarray  # int64 (n_rows + 1,)
+    features: np.ndarray  # int32 (n_values,)
+    values: np.ndarray  # float32 (n_values,)
+    first_posting: np.ndarray  # int64 (n_features + 1,)
+    posted_row: np.ndarray  # int32 (n_values,)
+    posted_value: np.ndarray  # float32 (n_values,)
+    first_of_group: np.ndarray  # int64 (groups,): features
+    left: np.ndarray  # float32 (groups, n_rows): the length of a row on the features of a group and later ones
+
+
+class Workspace(NamedTuple):
+    """What a thread searches with."""
+
+    sums: np.ndarray  # float32 (n_rows,)
+    likely: np.ndarray  # int32 (n_rows,)
+    query: np.ndarray  # float32 (n_features,): zeros before and after
+    item: np.ndarray  # int32 (1, k)
+    score: np.ndarray  # float32 (1, k)
+    exact_item: np.ndarray  # int32 (1, k)
+    exact: np.ndarray  # float32 (1, k)
+
+
+def row_index(rows: csr_matrix) -> RowIndex:
+    """The index of rows of any length."""
+    rows = scaled(csr_matrix(rows, dtype=np.float32), "l2")
+    counts = np.bincount(rows.indices, minlength=rows.shape[1])
+    order = np.argsort(counts, kind="stable")
+    number = np.empty(len(order), dtype=np.int32)
+    number[order] = np.arange(len(order))
+    rows = csr_matrix((rows.data, number[rows.indices], rows.indptr), rows.shape)
+    columns = rows.tocsc()
+    met = np.cumsum(np.square(counts[order], dtype=np.float64))
+    first = np.searchsorted(met, GROUPS * met[-1]) if len(met) else np.zeros(len(GROUPS), dtype=np.int64)
+    of_value, square = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr)), np.square(rows.data, dtype=np.float64)
+    left = [np.bincount(of_value, weights=square * (rows.indices >= each), minlength=rows.shape[0]) for each in first]
+    return RowIndex(
+        number, rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data, columns.indptr.astype(np.int64),
+        columns.indices.astype(np.int32), columns.data, first.astype(np.int64), np.sqrt(left).astype(np.float32),
+    )  # fmt: skip
+
+
+def nearest_rows(index: RowIndex, queries: Any, k: int, threads: int) -> tuple[np.ndarray, np.ndarray]:
+    """(ids int32 (n, k), cosines float32 (n, k)) of the k rows nearest to each query; of equal ones the lower id first.
+
+    Only cosines above 0 count; where there are fewer, the remaining cosines are 0.
+    """
+    queries = scaled(csr_matrix(queries, dtype=np.float32), "l2")
+    queries = csr_matrix((queries.data, index.number[queries.indices], queries.indptr), queries.shape)
+    queries.sort_indices()
+    n, offsets, columns = queries.shape[0], queries.indptr.astype(np.int64), queries.indices.astype(np.int32)
+    ids, cosines = np.zeros((n, k), dtype=np.int32), np.zeros((n, k), dtype=np.float32)
+    edges = np.linspace(0, n, threads + 1).astype(np.int64)
+
+    def search(t: int) -> None:
+        sums, likely = (np.empty(len(index.offsets) - 1, dtype=kind) for kind in (np.float32, np.int32))
+        query = np.zeros(queries.shape[1], dtype=np.float32)
+        own = Workspace(sums, likely, query, *(np.zeros((1, k), dtype=kind) for kind in (np.int32, np.float32) * 2))
+        write_nearest(index, offsets, columns, queries.data, edges[t], edges[t + 1], own, ids, cosines)
+
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(search, range(threads)))
+    return ids, cosines
+
+
+@kernel
+def write_nearest(index, offsets, columns, values, begin, end, own, ids, cosines):
+    """Write the results for the queries begin:end; see `nearest_rows`."""
+    n_rows, n_groups = len(index.offsets) - 1, len(index.first_of_group)
+    for e in range(begin, end):
+        own.sums[:] = 0
+        square, n_left = np.float32(0), np.int64(0)
+        for f in range(offsets[e], offsets[e + 1]):
+            square += values[f] * values[f]
+            own.query[columns[f]] = values[f]
+            n_left += index.first_posting[columns[f] + 1] - index.first_posting[columns[f]]
+        n, group = -1, 0
+        for f in range(offsets[e], offsets[e + 1]):
+            is_next = False
+            while group < n_groups and columns[f] >= index.first_of_group[group]:
+                group, is_next = group + 1, True
+            if is_next and n_left > n_rows:
+                n = finished_by_row(index, np.sqrt(max(square, np.float32(0))), group - 1, n_left, own, ids, cosines, e)
+                if n >= 0:
+                    break
+            for p in range(index.first_posting[columns[f]], index.first_posting[columns[f] + 1]):
+                own.sums[index.posted_row[p]] += values[f] * index.posted_value[p]
+            n_left -= index.first_posting[columns[f] + 1] - index.first_posting[columns[f]]
+            square -= values[f] * values[f]
+        if n < 0:
+            n = best_sums(own.sums, cosines, ids, e)
+        for f in range(offsets[e], offsets[e + 1]):
+            own.query[columns[f]] = 0
+        for j in range(n, ids.shape[1]):
+            ids[e, j], cosines[e, j] = 0, 0
+
+
+@kernel_part
+def best_sums(sums, scores, items, r):
+    """Write the highest sums above 0 to row r of `scores`, their places to `items`; return how many."""
+    n, least = 0, np.float32(0)
+    for start in range(0, len(sums), BLOCK):
+        end, n_higher = min(start + BLOCK, len(sums)), np.int32(0)
+        for i in range(start, end):
+            n_higher += np.int32(sums[i] > least)
+        if n_higher:
+            for i in range(start, end):
+                if sums[i] > least:
+                    n = insert(sums[i], i, scores, items, r, n)
+                    least = scores[r, n - 1] if n == scores.shape[1] else np.float32(0)
+    return n
+
+
+@kernel_part
+def cosine_of_row(index, i, query):
+    total = np.float32(0)
+    for at in range(index.offsets[i], index.offsets[i + 1]):
+        total += query[index.features[at]] * index.values[at]
+    return total
+
+
+@kernel_part
+def finished_by_row(index, left, group, n_left, own, ids, cosines, e):
+    """Write the result for query e by scoring the rows that may be among it; return its size, or -1 if they are too many.
+
+    left    the length of what is left of the query, which begins with the group
+    n_left  postings that are not read yet
+    """
+    n_rows, k = len(index.offsets) - 1, ids.shape[1]
+    n, found = 0, best_sums(own.sums, own.score, own.item, 0)
+    if found < k:
+        return -1
+    for j in range(k):
+        i = own.item[0, j]
+        n = insert(cosine_of_row(index, i, own.query), i, own.exact, own.exact_item, 0, n)
+    least = own.exact[0, k - 1] - SLACK
+    if least <= 0:
+        return -1
+    n_likely, most = 0, n_left // (ROW_COST * (index.offsets[n_rows] // n_rows + 1))
+    sums, bound, likely = own.sums, index.left[group], own.likely
+    for start in range(0, n_rows, BLOCK):
+        end, n_higher = min(start + BLOCK, n_rows), np.int32(0)
+        for i in range(start, end):
+            n_higher += np.int32(sums[i] + left * bound[i] > least)
+        if n_higher:
+            if n_likely + n_higher > most:
+                return -1
+            for i in range(start, end):
+                if sums[i] + left * bound[i] > least:
+                    likely[n_likely] = i
+                    n_likely += 1
+    n = 0
+    for j in range(n_likely):
+        cosine = cosine_of_row(index, own.likely[j], own.query)
+        if cosine > 0:
+            n = insert(cosine, own.likely[j], cosines, ids, e, n)
+    return n
+
+
+class RowLabels(NamedTuple):
+    """Labels of each row."""
+
+    offsets: np.ndarray  # int64 (n_rows + 1,)
+    ids: np.ndarray  # int32
+
+
+@kernel
+def write_blended(ids, p, near, weight, labels, begin, end, share, has_roots, sums, best, scores):
+    """Write the labels of the highest (1 - share) p + share q, or the same of roots, for the examples begin:end.
+
+    ids, p        int32, float32 (n, m): labels and their p; distinct in a row
+    near, weight  int32, float32 (n, rows): q is the sum of the weights of the rows `near` that have a label
+    sums          float32 (n_labels,): zeros before and after
+    best, scores  int32, float32 (n, k), k <= m: best first; of equal ones those of `ids` first, then those of nearer rows
+    """
+    for e in range(begin, end):
+        for j in range(near.shape[1]):
+            for at in range(labels.offsets[near[e, j]], labels.offsets[near[e, j] + 1]):
+                sums[labels.ids[at]] += weight[e, j]
+        n = 0
+        for j in range(ids.shape[1]):
+            score = blended_score(p[e, j], sums[ids[e, j]], share, has_roots)
+            n = insert(score, ids[e, j], scores, best, e, n)
+            sums[ids[e, j]] = 0
+        for j in range(near.shape[1]):
+            for at in range(labels.offsets[near[e, j]], labels.offsets[near[e, j] + 1]):
+                if sums[labels.ids[at]] > 0:
+                    score = blended_score(np.float32(0), sums[labels.ids[at]], share, has_roots)
+                    n = insert(score, labels.ids[at], scores, best, e, n)
+                    sums[labels.ids[at]] = 0
+
+
+@kernel_part
+def blended_score(p, q, share, has_roots):
+    if has_roots:
+        p, q = np.sqrt(p), np.sqrt(q)
+    return (np.float32(1) - share) * p + share * q
