@@ -43,6 +43,7 @@ MAX_STATE = 1e38  # about what a float32 can be
 N_SAMPLED = 10_000  # rows by which the scale of the features is estimated
 EVERY_ROW = "all"  # the sampler of exact losses
 MAX_DENSE_SAMPLED = 250_000_000  # weights of drawn rows, from which on they are sparse by default
+MANY_LABELS = 1_000  # from which on, or with several labels a row, neighbours are tried on sparse features
 MAX_DENSE = 10_000_000  # weights, from which on they are sparse by default
 FEW_LABELS = 20_000  # below which weights are dense where validation data are to stop the training
 MAX_PRODUCTS = 2e12  # values × labels × passes, from which on labels stand in a tree
@@ -75,9 +76,9 @@ def default_objective(data: Labeled, options: Mapping[str, Any]) -> tuple[str, d
     return "softmax", {}
 
 
-def has_many_labels(data: Labeled) -> bool:
-    """Whether rows have several labels, or there are many."""
-    return data.n_labels >= MANY_LABELS or bool((data.labels.n_of_row > 1).any())
+def has_many_labels(data: Labeled, rule: str) -> bool:
+    """Whether rows have several labels that count by the rule, or there are many."""
+    return data.n_labels >= MANY_LABELS or bool((chosen_labels(data.labels, rule).n_of_row > 1).any())
 
 
 def chosen_weights(settings: ClassifySettings, objective: Objective, data: Labeled, sampler: str) -> str:
@@ -225,7 +226,7 @@ def resolved(settings: ClassifySettings, objective: Objective, data: Labeled) ->
         epochs=settings.epochs or (DUAL_EPOCHS if is_dual else min(max(round(epochs), MIN_EPOCHS), MAX_EPOCHS)),
         bias=settings.bias or ("zero" if is_dual or is_lbfgs else str(_default_of(objective, "bias", kind, BIAS))),
         batch_size=None if is_dual else batch or len(data),
-        neighbours=NONE if not data.is_sparse else settings.neighbours or (AUTO if has_many_labels(data) else NONE),
+        neighbours=NONE if not data.is_sparse else settings.neighbours or (AUTO if has_many_labels(data, settings.labels) else NONE),
         l2=settings.l2 if is_dual else settings.l2 or 0.0,  # `train` chooses that of dcd
     )  # fmt: skip
 
