@@ -219,6 +219,7 @@ def resolved(settings: ClassifySettings, objective: Objective, data: Labeled) ->
     ):  # fmt: skip
         if is_wrong:
             raise EmbedxError(message)
+    tried = settings.neighbours or (AUTO if has_many_labels(data, settings.labels) else NONE)
     epochs = ROOT_EPOCHS / math.sqrt(max(len(data.labels.ids), 1))
     return dataclasses.replace(
         settings, scaling=scaling, optimizer=optimizer, weights=weights, threads=settings.threads or trainer.usable_cores(),
@@ -226,7 +227,7 @@ def resolved(settings: ClassifySettings, objective: Objective, data: Labeled) ->
         epochs=settings.epochs or (DUAL_EPOCHS if is_dual else min(max(round(epochs), MIN_EPOCHS), MAX_EPOCHS)),
         bias=settings.bias or ("zero" if is_dual or is_lbfgs else str(_default_of(objective, "bias", kind, BIAS))),
         batch_size=None if is_dual else batch or len(data),
-        neighbours=NONE if not data.is_sparse else settings.neighbours or (AUTO if has_many_labels(data, settings.labels) else NONE),
+        neighbours=tried if data.is_sparse else NONE,
         l2=settings.l2 if is_dual else settings.l2 or 0.0,  # `train` chooses that of dcd
     )  # fmt: skip
 
