@@ -171,6 +171,31 @@ def test_scores_of_sparse_weights_are_those_of_their_rows_and_unseen_labels_are_
     assert np.abs(level.weight).min() > 0.02
 
 
+@pytest.mark.parametrize(
+    ("loss", "options"),
+    [("squared-hinge", {}), ("squared-hinge", {"weights": "tree", "leaf_size": 8, "trees": 2}), ("logistic", {})],
+)
+def test_probabilities_are_divided_by_a_power_of_the_propensity_of_the_label(loss, options):
+    data, (a, b, power) = topics(n=400), (0.6, 2.6, 0.7)
+    options = {"weights": "sparse", "optimizer": None if loss == "logistic" else "dcd"} | options
+    usual = trained(data, loss=loss, **options)
+    found = trained(
+        data, loss=loss, **options, propensity=True, propensity_a=a, propensity_b=b, propensity_exponent=power
+    )  # fmt: skip
+    c = (np.log(400) - 1) * (b + 1) ** a
+    inverse = 1 + c * np.exp(-a * np.log(usual.counts + b))  # Jain et al. 2016, eq. 1
+    for before, after in zip(usual.trees, found.trees, strict=True):
+        z, raised = (data.features @ dense_of(each.levels[-1], 200).T + each.levels[-1].bias for each in (before, after))
+        p, q = ((1 + each) / 2 if loss == "squared-hinge" else np.exp(each) for each in (z, raised))
+        np.testing.assert_allclose(q, p * (inverse / inverse.max())[before.labels] ** power, rtol=1e-3, atol=1e-4)
+        for level, same in zip(before.levels[:-1], after.levels[:-1], strict=True):
+            np.testing.assert_array_equal(level.weight, same.weight)
+    rows = [labels.tolist() for labels in np.split(data.labels.ids, data.labels.offsets[1:-1])]
+    best = np.concatenate([ids[:, 0] for ids, _ in found.top_k(data.features, 1)])
+    gained = sum(inverse[k] for k, labels in zip(best, rows, strict=True) if k in labels)
+    assert found.evaluate(data)["psp@1"] == pytest.approx(gained / sum(inverse[labels].max() for labels in rows))
+
+
 @pytest.mark.parametrize("options", [{"weights": "sparse"}, {"weights": "tree", "leaf_size": 8, "arity": 4, "trees": 2}])
 def test_the_number_of_threads_changes_nothing(options):
     one, three = (trained(topics(), **options, threads=threads) for threads in (1, 3))
@@ -217,13 +242,14 @@ def test_data_at_the_edge_end_well(weights, lists, kind):
         ({"labels": "one"}, "--labels other than one"), ({"max_norm": 1.0}, "no --set max-norm"),
         ({"time_budget": 3.0}, "--epochs"), ({"schedule": "inverse"}, "--schedule linear"),
         ({"sampler": "uniform"}, "--sampler all"), ({"optimizer": "lbfgs"}, "goes by steps"),
+        ({"propensity": True, "weights": "dense"}, "--propensity takes sparse features"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("weights", ["sparse", "tree"])
 def test_what_sparse_weights_do_not_go_with_is_refused(weights, options, message):
     if weights == "sparse" and "sampler" in options:
         options, message = options | {"optimizer": "dcd"}, "dcd takes --objective ova"  # others do: see test_sparse_rows
-    given = ClassifySettings(weights=weights, **options)
+    given = ClassifySettings(**{"weights": weights, **options})
     with pytest.raises(EmbedxError, match=message):
         resolved(given, ova(), topics())
 
@@ -244,7 +270,7 @@ def test_the_objective_suits_the_data_where_none_is_named(data, options, chosen)
     ("n_labels", "n_features", "options", "weights"),
     [
         (90, 200, {}, "sparse"), (90, 200, {"batch_size": 50}, "dense"), (90, 200, {"optimizer": "dcd"}, "sparse"),
-        (4_000, 5_000, {}, "sparse"),
+        (4_000, 5_000, {}, "sparse"), (4_000, 5_000, {"propensity": True, "validation": "0.1"}, "sparse"),
         (4_000, 5_000, {"validation": "0.1"}, "dense"), (4_000, 5_000, {"weights": "dense"}, "dense"),
         (200_000_000, 5_000, {}, "tree"), (200_000_000, 5_000, {"hidden": 10}, "dense"),
     ],

@@ -36,6 +36,8 @@ from embedx.engine import sparse_levels
 from embedx.engine.sparse_levels import Found
 from embedx.errors import EmbedxError
 from embedx.evaluation.labels import (
+    PROPENSITY_A,
+    PROPENSITY_B,
     LabelCounts,
     LabelMetrics,
     f1_measures,
@@ -395,7 +397,8 @@ class Classifier:
         if unlabelled := int((data.labels.n_of_row == 0).sum()):
             progress.note(f"{unlabelled:,} of {len(data):,} test rows have no label and count in no measure")
         features = data.features[kept] if len(kept) < len(data) else data.features
-        metrics = LabelMetrics(self.n_labels, self.counts, self.facts.get("examples"))
+        propensity = self.settings.get("propensity_a", PROPENSITY_A), self.settings.get("propensity_b", PROPENSITY_B)
+        metrics = LabelMetrics(self.n_labels, self.counts, self.facts.get("examples"), propensity=propensity)
         tempered = LabelMetrics(self.n_labels)
         start = 0
         if self.has_neighbours:

@@ -115,7 +115,7 @@ def chosen_weights(settings: ClassifySettings, objective: Objective, data: Label
         return "sparse" if objective.n_rows(data.n_labels) * data.n_features > MAX_DENSE_SAMPLED else "dense"
     is_dual = settings.optimizer == DualCoordinateDescent.name or _takes_dual(settings, objective)
     is_small = data.n_labels * data.n_features < MAX_DENSE and (not is_dual or data.features.data.min(initial=0) < 0)
-    if is_small or (settings.validation is not None and data.n_labels < FEW_LABELS):
+    if not settings.propensity and (is_small or (settings.validation is not None and data.n_labels < FEW_LABELS)):
         return "dense"
     n_products = float(data.features.nnz) * data.n_labels * (settings.epochs or DUAL_EPOCHS)
     return "sparse" if n_products <= MAX_PRODUCTS else "tree"
@@ -214,6 +214,7 @@ def resolved(settings: ClassifySettings, objective: Objective, data: Labeled) ->
         (settings.neighbours not in (None, AUTO, NONE) and not data.is_sparse,
          f"--neighbours {settings.neighbours} takes sparse features; these are dense"),
         (is_dual and settings.l2 == 0, "--optimizer dcd needs a penalty; leave --l2 out, or give one above 0"),
+        (settings.propensity and not by_label, "--propensity takes sparse features, --objective ova, --weights sparse or tree"),
         (is_dual and without_effect,
          f"{option_name(without_effect)} has no effect with --optimizer dcd; leave one of them out"),
     ):  # fmt: skip

@@ -29,6 +29,7 @@ from embedx.engine.loading import load_kernel
 from embedx.engine.select import POSITIVES
 from embedx.engine.sparse_levels import Level, best_nodes, level_of
 from embedx.engine.tiles import WIDTH
+from embedx.evaluation.labels import inverse_propensity
 from embedx.kernels.random import stream_key
 from embedx.labeled.data import Labels
 from embedx.labeled.rules import input_length
@@ -254,13 +255,24 @@ class TreeTraining(Strategy):
         t, plan = self.levels[level]
         never = self.objective.initial_bias(np.array([0.5 / max(len(self.example), 1)]), np.array([1.0]))[0]
         bias, weights = np.full(int(plan.first_node[-1]), never, dtype=np.float32), []
+        factor, offset = self._scaling(t) if self.is_of_labels(level) else (np.ones(len(bias)), np.zeros(len(bias)))
         for n, each in sorted(self.done.items()):  # in this order sums do not depend on threads
             self.loss += self.is_of_labels(level) * each.loss / self.n_labelled / len(self.plans)
             group, first, last = plan.tiles[n]
-            weights.append((group, first, each.feature, each.label, each.value / np.float32(self.length)))
-            bias[first:last] = each.bias
+            value = each.value * factor[first:last].astype(np.float32)[each.label]
+            weights.append((group, first, each.feature, each.label, value / np.float32(self.length)))
+            bias[first:last] = factor[first:last] * each.bias + offset[first:last]
         self.trained[t].append(level_of(plan.first_node, weights, bias, self.n_features))
         self.done = {}
+
+    def _scaling(self, t: int) -> tuple[np.ndarray, np.ndarray]:
+        """Factors and offsets of the scores of a tree's labels, by which `--propensity` lowers the probabilities of all but the
+        rarest. Raised ones could come to 1, above which a tree tells none apart.
+        """
+        settings, n = self.settings, len(self.examples.label_offsets) - 1
+        weight = inverse_propensity(self.counts, n, settings.propensity_a, settings.propensity_b)[self.plans[t].labels]
+        exponent = settings.propensity_exponent if settings.propensity else 0.0
+        return self.objective.scaled_scores((np.maximum(weight, 1) / max(weight.max(), 1)) ** exponent)
 
     def give_up(self) -> None:
         """The run ends before its time: of a tree whose last level is under way the labels that are trained so far are kept."""

@@ -37,6 +37,7 @@ MIN_LOG_LIKELIHOOD = -26.0  # of an example, in the code of augment & reduce (Ru
 TEMPERATURES = (1e-3, 1e3)  # the range of the fit
 TOLERANCE = 1e-8  # nats of log-likelihood: a step that gains less is the last one
 MAX_PASSES = 20  # of the fit; five to eight are usual
+PROPENSITY_A, PROPENSITY_B = 0.55, 1.5  # of Jain et al. 2016 for all but two of their data sets
 MIN_SCORE = -1e6  # below the best; at any of the TEMPERATURES its exponential is 0, as that of -inf
 
 
@@ -47,6 +48,7 @@ class LabelMetrics:
     label_counts  in how many training rows each of them is, int (n_labels,); psp@k is measured only with these, which
                   need n_train, the number of training rows
     ks            the k of p@k, ndcg@k and psp@k
+    propensity    A and B of psp@k
     """
 
     def __init__(
@@ -55,9 +57,10 @@ class LabelMetrics:
         label_counts: np.ndarray | None = None,
         n_train: int | None = None,
         ks: tuple[int, ...] = (1, 3, 5),
+        propensity: tuple[float, float] = (PROPENSITY_A, PROPENSITY_B),
     ) -> None:
         self.n_labels, self.ks = n_labels, ks
-        self.weights = inverse_propensity(label_counts, n_train or 0) if label_counts is not None else None
+        self.weights = inverse_propensity(label_counts, n_train or 0, *propensity) if label_counts is not None else None
         self.log_p: list[np.ndarray] = []  # of the rows of each block, float64
         self.sums: defaultdict[str, float] = defaultdict(int)  # over rows
 
@@ -220,7 +223,7 @@ def top_k(scores: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     return ids, values
 
 
-def inverse_propensity(label_counts: np.ndarray, n_train: int, a: float = 0.55, b: float = 1.5) -> np.ndarray:
+def inverse_propensity(label_counts: np.ndarray, n_train: int, a: float = PROPENSITY_A, b: float = PROPENSITY_B) -> np.ndarray:
     """1 + C (n_l + B)^-A for each label and, at the end, for one that is in no training row: float64 (n_labels + 1,)."""
     c = (math.log(n_train) - 1) * (b + 1) ** a
     return np.asarray(1 + c * (np.append(label_counts, 0) + b) ** -a)

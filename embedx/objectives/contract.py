@@ -243,6 +243,12 @@ class Objective(abc.ABC):
         """
         return None
 
+    def scaled_scores(self, scale: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Factors and offsets of the scores of labels, both (n_labels,), that multiply a small `label_probability` by `scale`,
+        at most 1. Asked for where the objective has `log_label_probability`.
+        """
+        return np.ones(len(scale)), np.log(scale)
+
 
 def log_softmax(z: np.ndarray) -> np.ndarray:
     """z minus the log of the sum of its exponentials along the last axis."""

@@ -151,3 +151,6 @@ class OneVsAll(Objective):
         above = np.log1p(-(SMALLEST**2) / (np.maximum(p, 1 - SMALLEST) - 1 + 2 * SMALLEST))
         between = np.log(np.clip(p, SMALLEST, 1 - SMALLEST))
         return np.where(p < SMALLEST, below, np.where(p > 1 - SMALLEST, above, between))
+
+    def scaled_scores(self, scale: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return super().scaled_scores(scale) if self.settings.loss == "logistic" else (scale, scale - 1)
