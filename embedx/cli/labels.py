@@ -46,7 +46,7 @@ def classify(given: SimpleNamespace) -> None:
         return
     words = [f"{found.n_labels:,} labels", run.loss_line(found.facts, "no example had a label")]
     if metrics:
-        shown = ("accuracy", "log_likelihood", "log_likelihood_tempered", "p@1", "p@3", "p@5")
+        shown = ("accuracy", "log_likelihood", "log_likelihood_tempered", "p@1", "p@3", "p@5", "psp@1", "psp@3", "psp@5")
         words += [f"{name} {metrics[name]:.4f}" for name in shown if name in metrics]
         words.append(f"{metrics['n']:,} labelled test rows")
     print(f"{folder}\t{', '.join(words)}")
