@@ -178,10 +178,8 @@ def test_scores_of_sparse_weights_are_those_of_their_rows_and_unseen_labels_are_
 def test_probabilities_are_divided_by_a_power_of_the_propensity_of_the_label(loss, options):
     data, (a, b, power) = topics(n=400), (0.6, 2.6, 0.7)
     options = {"weights": "sparse", "optimizer": None if loss == "logistic" else "dcd"} | options
-    usual = trained(data, loss=loss, **options)
-    found = trained(
-        data, loss=loss, **options, propensity=True, propensity_a=a, propensity_b=b, propensity_exponent=power
-    )  # fmt: skip
+    usual = trained(data, loss=loss, **options, propensity=0.0)
+    found = trained(data, loss=loss, **options, propensity=power, propensity_a=a, propensity_b=b)
     c = (np.log(400) - 1) * (b + 1) ** a
     inverse = 1 + c * np.exp(-a * np.log(usual.counts + b))  # Jain et al. 2016, eq. 1
     for before, after in zip(usual.trees, found.trees, strict=True):
@@ -242,7 +240,7 @@ def test_data_at_the_edge_end_well(weights, lists, kind):
         ({"labels": "one"}, "--labels other than one"), ({"max_norm": 1.0}, "no --set max-norm"),
         ({"time_budget": 3.0}, "--epochs"), ({"schedule": "inverse"}, "--schedule linear"),
         ({"sampler": "uniform"}, "--sampler all"), ({"optimizer": "lbfgs"}, "goes by steps"),
-        ({"propensity": True, "weights": "dense"}, "--propensity takes sparse features"),
+        ({"propensity": 0.5, "weights": "dense"}, "--propensity takes sparse features"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("weights", ["sparse", "tree"])
@@ -270,7 +268,7 @@ def test_the_objective_suits_the_data_where_none_is_named(data, options, chosen)
     ("n_labels", "n_features", "options", "weights"),
     [
         (90, 200, {}, "sparse"), (90, 200, {"batch_size": 50}, "dense"), (90, 200, {"optimizer": "dcd"}, "sparse"),
-        (4_000, 5_000, {}, "sparse"), (4_000, 5_000, {"propensity": True, "validation": "0.1"}, "sparse"),
+        (4_000, 5_000, {}, "sparse"), (4_000, 5_000, {"propensity": 0.5, "validation": "0.1"}, "sparse"),
         (4_000, 5_000, {"validation": "0.1"}, "dense"), (4_000, 5_000, {"weights": "dense"}, "dense"),
         (200_000_000, 5_000, {}, "tree"), (200_000_000, 5_000, {"hidden": 10}, "dense"),
     ],

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from embedx import optimizers, samplers
+from embedx.classification.calibration import n_held_out
 from embedx.classification.settings import (
     AUTO,
     BIAS,
@@ -43,7 +44,8 @@ MAX_STATE = 1e38  # about what a float32 can be
 N_SAMPLED = 10_000  # rows by which the scale of the features is estimated
 EVERY_ROW = "all"  # the sampler of exact losses
 MAX_DENSE_SAMPLED = 250_000_000  # weights of drawn rows, from which on they are sparse by default
-MANY_LABELS = 1_000  # from which on, or with several labels a row, neighbours are tried on sparse features
+MANY_LABELS = 1_000  # from which on, or with several labels a row, neighbours are tried and propensities count
+PROPENSITY = 0.25  # P@1 of enwiki-cat .5651 -> .5664, EURLex-4.3K .9142 -> .9167, Bibtex .6286 -> .6342; PSP@k, too, is higher
 MAX_DENSE = 10_000_000  # weights, from which on they are sparse by default
 FEW_LABELS = 20_000  # below which weights are dense where validation data are to stop the training
 MAX_PRODUCTS = 2e12  # values × labels × passes, from which on labels stand in a tree
@@ -220,7 +222,10 @@ def resolved(settings: ClassifySettings, objective: Objective, data: Labeled) ->
     ):  # fmt: skip
         if is_wrong:
             raise EmbedxError(message)
-    tried = settings.neighbours or (AUTO if has_many_labels(data, settings.labels) else NONE)
+    has_many = has_many_labels(data, settings.labels)
+    tried = settings.neighbours or (AUTO if has_many else NONE)
+    is_calibrated = settings.validation is not None or n_held_out(len(data), settings.calibration) > 0
+    propensity = PROPENSITY if by_label and has_many and is_calibrated else 0.0
     epochs = ROOT_EPOCHS / math.sqrt(max(len(data.labels.ids), 1))
     return dataclasses.replace(
         settings, scaling=scaling, optimizer=optimizer, weights=weights, threads=settings.threads or trainer.usable_cores(),
@@ -229,6 +234,7 @@ def resolved(settings: ClassifySettings, objective: Objective, data: Labeled) ->
         bias=settings.bias or ("zero" if is_dual or is_lbfgs else str(_default_of(objective, "bias", kind, BIAS))),
         batch_size=None if is_dual else batch or len(data),
         neighbours=tried if data.is_sparse else NONE,
+        propensity=propensity if settings.propensity is None else settings.propensity,
         l2=settings.l2 if is_dual else settings.l2 or 0.0,  # `train` chooses that of dcd
     )  # fmt: skip
 

@@ -105,19 +105,13 @@ class ClassifySettings(TrainingSettings):
     trees: int = param(
         1, "with --weights tree: trees whose probabilities are averaged", at_least=1, at_most=1000, panel="Model"
     )
-    propensity: bool = param(
-        False,
-        "rank rare labels higher, for a higher PSP@k: for ova with sparse weights, labels are ranked by probability over a "
-        "power of their propensity, which is how likely the data are to name a label that applies (Jain et al. 2016)",
-        panel="Model",
-    )
-    propensity_exponent: float = param(
-        0.75,
-        "the power of --propensity: 1 for an estimate of all occurrences, less for a higher P@k",
-        at_least=0.0,
-        at_most=1.0,
-        fine=True,
-    )
+    propensity: float | None = param(
+        None,
+        "rank labels by probability / propensity^X, for ova with sparse weights or a tree; the propensity is how likely the "
+        "data are to name a label that applies (Jain et al. 2016); 0.75 for a high PSP@k, 1 for an estimate of all labels that "
+        "apply; by default 0.25 for several labels a row or from 1,000 labels on, if rows are held out for calibration, else 0",
+        at_least=0.0, at_most=1.0, panel="Model",
+    )  # fmt: skip
     propensity_a: float = param(PROPENSITY_A, "A of the propensities of --propensity and psp@k", at_least=0.0, fine=True)
     propensity_b: float = param(PROPENSITY_B, "B of the propensities of --propensity and psp@k", above=0.0, fine=True)
     bias: str | None = param(
@@ -223,7 +217,6 @@ def check_given(options: Mapping[str, Any], settings: ClassifySettings, objectiv
     needs = [
         *((name, is_tree, "--weights tree") for name in OF_TREE),
         ("weight_threshold", settings.weights != "dense", "--weights sparse or tree"),
-        ("propensity_exponent", settings.propensity, "--propensity"),
         ("validation_labels", from_file, "a file for --validation"),
         ("patience", validates, "--validation"),
         ("decay_every", settings.decay < 1, "--set decay"),

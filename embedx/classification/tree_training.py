@@ -271,8 +271,7 @@ class TreeTraining(Strategy):
         """
         settings, n = self.settings, len(self.examples.label_offsets) - 1
         weight = inverse_propensity(self.counts, n, settings.propensity_a, settings.propensity_b)[self.plans[t].labels]
-        exponent = settings.propensity_exponent if settings.propensity else 0.0
-        return self.objective.scaled_scores((np.maximum(weight, 1) / max(weight.max(), 1)) ** exponent)
+        return self.objective.scaled_scores((np.maximum(weight, 1) / max(weight.max(), 1)) ** (settings.propensity or 0.0))
 
     def give_up(self) -> None:
         """The run ends before its time: of a tree whose last level is under way the labels that are trained so far are kept."""
