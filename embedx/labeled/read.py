@@ -53,12 +53,14 @@ def read(
     keeps_empty: bool = False,
     text: TextFeatureSettings = TEXT,
     table: TableSettings = TABLE,
+    names_new_labels: bool = False,
 ) -> Labeled:
     """The rows in `source`, with the labels in the file `labels` if it has none of its own; they may also have none at all.
 
     `text` says which words and n-grams of text are features, `table` which columns of a table are used. `like` is the schema
     of the training data, which decides that too. Features not in it are dropped. Labels not in it are kept: they get ids of at
     least its `n_labels`, while `n_labels` of the result stays that of the training data.
+    With `names_new_labels` the schema has their names too.
     With `keeps_empty` empty lines at the end of a file without a header are rows, as those between others always are.
     """
     if source == labels == STANDARD_INPUT:
@@ -72,6 +74,8 @@ def read(
             if len(data.labels.ids):
                 raise EmbedxError(f"{name}: has labels of its own; leave out the file of labels, {labels}")
             data = _with_labels(data, labels, progress, like)
+        if like is not None and not names_new_labels:
+            data = replace(data, known=replace(data.schema, names=like.names))
         return data.rows(_split_rows(split, column, len(data))) if split else data
     except MemoryError as error:  # where less may be had than is free, as by `ulimit -v`
         raise EmbedxError(f"{source}: takes more memory than may be had; give fewer rows, or more memory") from error
@@ -87,7 +91,7 @@ def read_training(
     like: DataSchema | None = None,
 ) -> Labeled:
     """What `read` gives, which must have two labels or more; if rows are to be `like` earlier ones, with those and new ones."""
-    data = read(source, labels, progress=progress, text=text, table=table, like=like)
+    data = read(source, labels, progress=progress, text=text, table=table, like=like, names_new_labels=like is not None)
     if like is not None:
         n_labels, names = max(like.n_labels, int(data.labels.ids.max(initial=-1)) + 1), data.schema.names
         if names is not None:
