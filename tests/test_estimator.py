@@ -23,6 +23,7 @@ from embedx.classification.estimator import SoftmaxClassifier
 from embedx.classification.settings import ClassifySettings
 from embedx.errors import EmbedxError
 from embedx.labeled.digits import digits
+from embedx.objectives import OBJECTIVES
 from embedx.samplers import SAMPLERS
 from embedx.settings import settings_of
 
@@ -52,8 +53,9 @@ def test_parameters_are_the_settings_of_embedx_classify():
     parameters = inspect.signature(SoftmaxClassifier).parameters
     groups = [ClassifySettings, *(each.Settings for each in SAMPLERS.values())]
     settings = {name for group in groups for name in settings_of(group)}
+    own = {name for each in OBJECTIVES.values() for name in settings_of(each.Settings) if name not in each.word_settings}
     settings = {estimator.OTHER_NAMES.get(name, name) for name in settings - estimator.NOT_TRAINING}
-    assert parameters.keys() == settings | {"objective", "options", "verbose"}
+    assert parameters.keys() == settings | own | {"objective", "verbose"}
     assert all(parameters[name].default is None for name in settings)
 
 
@@ -66,7 +68,7 @@ def data():
 
 def test_the_settings_are_used_and_recorded(data):
     X, y, *_ = data
-    fitted = SoftmaxClassifier("ns", options={"negatives": 3}, epochs=2, batch_size="all", random_state=7).fit(X, y)
+    fitted = SoftmaxClassifier("ns", negatives=3, epochs=2, batch_size="all", random_state=7).fit(X, y)
     record = fitted.classifier_.settings
     assert [record[name] for name in ("negatives", "epochs", "batch_size", "seed", "threads")] == [3, 2, len(X), 7, 1]
     assert fitted.n_iter_ == 2
@@ -78,7 +80,7 @@ def test_the_settings_are_used_and_recorded(data):
         ({}, "lbfgs"), ({"objective": "ova"}, "lbfgs"), ({"objective": "ns"}, "adagrad"),
         ({"objective": "ove", "sampler": "all", "optimizer": "lbfgs"}, "lbfgs"), ({"epochs": 1}, "adagrad"),
         ({"time_budget": "0.1s"}, "adagrad"),
-        ({"objective": "ova", "sampler": "uniform", "options": {"negatives": 2}}, "adagrad"), ({"n_jobs": 2}, "adagrad"),
+        ({"objective": "ova", "sampler": "uniform", "negatives": 2}, "adagrad"), ({"n_jobs": 2}, "adagrad"),
     ],
     ids=str,
 )  # fmt: skip
@@ -92,10 +94,10 @@ def test_the_optimum_is_sought_where_that_is_meant_and_data_are_not_too_large(da
 
 @pytest.mark.parametrize(("parameters", "error", "message"), [
     ({"objective": "magic"}, EmbedxError, "no such objective"),
-    ({"objective": "ns", "options": {"negative": 5}}, TypeError, "ns takes no negative; its settings are negatives"),
-    ({"options": {"negatives": 5}}, TypeError, "softmax takes no negatives; its settings are none"),
-    ({"epochs": 0}, EmbedxError, "--epochs 0: must be at least 1"),
-    ({"hidden": 5, "optimizer": "lbfgs"}, EmbedxError, "--optimizer lbfgs needs .* no --hidden layer"),
+    ({"negatives": 5}, EmbedxError, "negatives does not apply to objective='softmax'; taken by ns, ar"),
+    ({"epochs": 0}, EmbedxError, "^epochs=0: must be at least 1"),
+    ({"random_state": -1}, EmbedxError, "^random_state=-1: must be at least 0"),
+    ({"hidden": 5, "optimizer": "lbfgs"}, EmbedxError, "optimizer='lbfgs' needs .* no hidden layer"),
 ], ids=str)  # fmt: skip
 def test_parameters_that_cannot_be_are_refused_by_fit(data, parameters, error, message):
     with pytest.raises(error, match=message):
@@ -239,7 +241,7 @@ def tagged():
 @pytest.mark.parametrize("loss", ["logistic", "squared-hinge"])
 def test_labels_judged_by_themselves_are_those_above_a_half(tagged, loss):
     X, y = tagged
-    fitted = SoftmaxClassifier("ova", options={"loss": loss}).fit(X, y)
+    fitted = SoftmaxClassifier("ova", loss=loss).fit(X, y)
     predicted = fitted.predict(X)
     assert (predicted == y).mean() > 0.8
     np.testing.assert_array_equal(predicted, fitted.predict_proba(X) > 0.5)
@@ -340,7 +342,7 @@ def test_in_a_pipeline_a_search_and_cross_validation(data):
 
 
 def test_in_a_search_by_several_processes(data):
-    grid = {"options": [{"negatives": 2}, {"negatives": 5}], "epochs": [np.int64(1), np.int64(20)]}
+    grid = {"negatives": [2, 5], "epochs": [np.int64(1), np.int64(20)]}
     search = GridSearchCV(SoftmaxClassifier("ns"), grid, cv=2, n_jobs=2).fit(*data[:2])
     assert search.best_params_["epochs"] == 20
 

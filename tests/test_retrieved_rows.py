@@ -159,8 +159,8 @@ def test_without_a_tail_what_is_not_found_is_never_pushed_down(two_topics):
 def test_labels_do_not_take_what_words_keep(name):
     assert name in train_options()
     assert name not in classify_options()
-    with pytest.raises(TypeError, match=f"ldgs takes no {name}"):
-        embedx.SoftmaxClassifier("ldgs", options={name: 3}).fit(np.eye(4), [0, 1, 2, 3])
+    with pytest.raises(TypeError, match=f"SoftmaxClassifier takes no {name}"):
+        embedx.SoftmaxClassifier("ldgs", **{name: 3})
 
 
 def test_the_memory_of_what_words_keep_is_reported(two_topics, tmp_path):

@@ -11,8 +11,10 @@ from embedx.classification.settings import ClassifySettings
 from embedx.errors import MAX_CHARACTERS, EmbedxError
 from embedx.labeled.read import read
 from embedx.objectives import OBJECTIVES
+from embedx.parameters import in_python
 from embedx.samplers import SAMPLERS
 from embedx.settings import PhraseSettings, StartSettings, TextSettings, VocabularySettings, check, kind_of, option_name
+from embedx.skipgram.configuration import configure
 from embedx.skipgram.settings import CollapsedSettings, SkipGramSettings, distance
 from embedx.text.subsampling import WHOLE_SENTENCE
 from embedx.vectors.model import UnknownWordError
@@ -54,24 +56,40 @@ def test_numbers_of_numpy_are_numbers():
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        ({"dim": 10**20}, "--dim 100000000000000000000: must be at most 2147483647"),
-        ({"window": 10**9}, "--window 1000000000: must be at most 1000"),
-        ({"threads": 10**6}, "--threads 1000000: must be at most 1024"),
-        ({"draws": 0}, "--draws 0: must be at least 1"),
-        ({"objective": "hs", "draws": 5}, "--draws applies only with a sampler that draws"),
-        ({"objective": "hs", "hierarchy": "clusters"}, "--set hierarchy applies only with labels, which have features"),
-        ({"heldout_points": 2}, "--heldout-points applies only with --heldout"),
+        ({"dim": 10**20}, "dim=100000000000000000000: must be at most 2147483647"),
+        ({"window": 10**9}, "window=1000000000: must be at most 1000"),
+        ({"threads": 10**6}, "threads=1000000: must be at most 1024"),
+        ({"draws": 0}, "draws=0: must be at least 1"),
+        ({"objective": "hs", "draws": 5}, "draws applies only with a sampler that draws"),
+        ({"heldout_points": 2}, "heldout_points applies only with heldout"),
         ({"sampler": "adversarial"},
-         "--sampler adversarial does not apply to --objective ns, which takes unigram, uniform, all"),
+         "sampler='adversarial' does not apply to objective='ns', which takes unigram, uniform, all"),
         ({"objective": "ldgs", "block_size": 0},
-         "--block-size 0 draws candidates for each pair, which --sampler search cannot do; take 1 or more"),
-        ({"score_l2": float("inf")}, "--set score-l2 inf: must be a finite number"),
-        ({"learning_rate": float("inf")}, "--learning-rate inf: must be at most 1e+38"),
+         "block_size=0 draws candidates for each pair, which sampler='search' cannot do; take 1 or more"),
+        ({"score_l2": float("inf")}, "score_l2=inf: must be a finite number"),
+        ({"learning_rate": float("inf")}, "learning_rate=inf: must be at most 1e+38"),
     ],
 )  # fmt: skip
 def test_word_vectors_from_python_refuse_them_as_the_command_line_does(options, complaint):
     with pytest.raises(EmbedxError, match=f"^{re.escape(complaint)}$"):
         SkipGram(**options)
+
+
+def test_settings_of_labels_are_not_those_of_words():
+    with pytest.raises(EmbedxError, match="^--set hierarchy applies only with labels, which have features"):
+        configure("hs", {"hierarchy": "clusters"})
+
+
+@pytest.mark.parametrize(("typed", "python"), [
+    ("--tokenizer wordz: did you mean words?", "tokenizer='wordz': did you mean words?"),
+    ("--optimizer lbfgs needs --sampler all, no --hidden layer", "optimizer='lbfgs' needs sampler='all', no hidden layer"),
+    ("exact scores; leave out --set rescore=no", "exact scores; leave out rescore=False"),
+    ("out: exists already; add --overwrite, or choose", "out: exists already; add overwrite=True, or choose"),
+    ("--threads 3 and --local-decay .5.", "n_jobs=3 and local_decay=.5."),
+    *[("text: train with `embedx classify a --test b`; a -- b, x--y",) * 2],
+])  # fmt: skip
+def test_errors_speak_python(typed, python):
+    assert in_python(typed, {"threads": "n_jobs"}) == python
 
 
 def test_a_window_may_be_all_of_the_sentence():

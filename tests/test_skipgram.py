@@ -150,8 +150,8 @@ def test_what_was_fitted_can_be_pickled(fitted):
 
 
 def test_an_unknown_setting_is_reported_with_those_that_exist():
-    with pytest.raises(TypeError, match=r"SkipGram takes no negative; its settings are .*negatives"):
-        embedx.SkipGram(negative=5)
+    with pytest.raises(TypeError, match=r"SkipGram takes no dmi; did you mean dim\? its settings are .*negatives"):
+        embedx.SkipGram(dmi=5)
 
 
 def test_initial_vectors_never_repeat():

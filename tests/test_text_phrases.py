@@ -171,9 +171,9 @@ def test_a_model_keeps_what_was_joined_and_other_text_is_joined_alike(write, tmp
 
 
 @pytest.mark.parametrize(("options", "complaint"), [
-    ({"phrase_threshold": 2.0}, "--phrase-threshold applies only with --phrases"),
-    ({"phrases": 1, "phrase_threshold": 0.0}, "--phrase-threshold 0: must be above 0 for --phrase-scoring word2phrase"),
-    ({"phrases": 1, "phrase_scoring": "npmi", "phrase_threshold": 2.0}, "--phrase-threshold 2: must be from -1 to 1 for"),
+    ({"phrase_threshold": 2.0}, "phrase_threshold applies only with phrases"),
+    ({"phrases": 1, "phrase_threshold": 0.0}, "phrase_threshold=0: must be above 0 for phrase_scoring='word2phrase'"),
+    ({"phrases": 1, "phrase_scoring": "npmi", "phrase_threshold": 2.0}, "phrase_threshold=2: must be from -1 to 1 for"),
 ])  # fmt: skip
 def test_settings_that_make_no_sense_are_refused(options, complaint):
     with pytest.raises(EmbedxError, match=f"^{complaint}"):

@@ -57,7 +57,7 @@ def test_parameters_are_read_set_and_cloned(tmp_path):
     assert (made.config.objective.name, made.config.settings.dim) == ("ar", 7)
     with pytest.raises(TypeError, match="SkipGram takes no dimension"):
         copy.set_params(dimension=3)
-    with pytest.raises(EmbedxError, match="--dim 0: must be at least 1"):
+    with pytest.raises(EmbedxError, match="dim=0: must be at least 1"):
         copy.set_params(window=8, dim=0)
     assert (copy.config.settings.dim, copy.config.settings.window) == (9, 3)
     assert repr(embedx.SkipGram(dim=3)) == "SkipGram(objective='ns', dim=3)"

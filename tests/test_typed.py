@@ -1,9 +1,31 @@
 """The package's type hints reach its users."""
 
 import importlib.resources
+import inspect
+import os
+import subprocess
+import sys
 from pathlib import Path
 
+import parameters_stub
 import typed_use
+
+import embedx
+from embedx.settings import kind_of
+from embedx.skipgram.estimator import FIELDS
+
+ROOT = Path(embedx.__file__).parent.parent
+MISSPELT = """
+import embedx
+embedx.SkipGram(dim=10, vector_size=10, workers=2, negative=5, window="all", time_budget="10m")
+embedx.SoftmaxClassifier("ns", negatives=5, validation=0.1, n_jobs=2)
+embedx.SkipGram(dmi=10)
+embedx.SkipGram(dim="10")
+embedx.SkipGram(tokenizer="wordz")
+embedx.SoftmaxClassifier(negative=5)
+embedx.train("corpus.txt", epoch=3)
+embedx.classify("train.txt", epoch=3)
+"""
 
 
 def test_type_checkers_are_reported_that_there_are_hints():
@@ -18,3 +40,32 @@ def test_the_program_that_is_type_checked_runs(two_topics, tmp_path, capsys):
 def test_the_program_is_type_checked():
     pyproject = (Path(__file__).parent.parent / "pyproject.toml").read_text("utf-8")
     assert 'files = ["embedx", "tests/typed_use.py"]' in pyproject
+
+
+def test_types_of_parameters_are_those_of_the_settings():
+    for path, text in parameters_stub.stubs().items():
+        assert path.read_text("utf-8") == text, "write them anew: python -m tests.parameters_stub"
+
+
+def test_a_type_checker_refuses_a_misspelt_parameter(tmp_path):
+    """And a value of another type; the first two calls are right."""
+    (tmp_path / "mine.py").write_text(MISSPELT)
+    command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--ignore-missing-imports", "--no-pretty", "mine.py"]
+    found = subprocess.run(
+        [*command, "--follow-imports=silent"],
+        cwd=tmp_path,
+        env={**os.environ, "MYPYPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    lines = [line for line in found.stdout.splitlines() if line.startswith("mine.py:")]
+    assert [int(line.split(":")[1]) for line in lines if ": error:" in line] == [5, 6, 7, 8, 9, 10], found.stdout + found.stderr
+    assert 'Unexpected keyword argument "dmi" for "SkipGram"' in lines[0]
+
+
+def test_the_signature_names_every_setting_with_its_default():
+    parameters = inspect.signature(embedx.SkipGram).parameters
+    assert list(parameters) == ["objective", *FIELDS, "cache_dir", "verbose"]
+    assert (parameters["dim"].default, parameters["dim"].kind) == (100, inspect.Parameter.KEYWORD_ONLY)
+    assert kind_of(FIELDS["dim"]) is int

@@ -5,27 +5,29 @@ scikit-learn: `pip install "embedx[sklearn]"`.
 """
 
 import dataclasses
-import inspect
 import numbers
 import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import nullcontext
-from typing import Any, Self
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from scipy.sparse import csr_matrix, issparse, vstack
 
 from embedx import objectives, samplers
 from embedx.classification import task as classify
-from embedx.classification.classifier import Classifier
+from embedx.classification.classifier import Classifier, load
 from embedx.classification.defaults import new_objective
 from embedx.classification.label_tree import CANDIDATES, LabelTree
 from embedx.classification.settings import OF_STEPS, OF_TREE, ClassifySettings
-from embedx.labeled.data import DataSchema, Labeled, Labels
+from embedx.labeled.data import DataSchema, Labeled, Labels, TextSchema
+from embedx.labeled.files import MemoryBudget
+from embedx.labeled.tables import TableSettings
+from embedx.labeled.words import TextFeatures, TextFeatureSettings
 from embedx.objectives.contract import Objective
-from embedx.samplers import SAMPLERS
-from embedx.settings import Settings, settings_of
+from embedx.parameters import check_names, fields_of, python_names, settled, signature
 from embedx.training.progress import Reporter, Silent
 
 try:
@@ -36,6 +38,11 @@ try:
     from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d, validate_data
 except ImportError as error:
     raise ImportError('embedx.SoftmaxClassifier needs scikit-learn 1.6 or later: pip install "embedx[sklearn]"') from error
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from embedx.classification.parameters import ClassifierParameters
 
 # lbfgs is the default up to some hundred megabytes of memory (it keeps fifty tables) and some seconds for ten iterations.
 MAX_WEIGHTS = 5_000_000  # features × rows
@@ -48,31 +55,19 @@ NOT_TRAINING = {
     "weight_threshold",
     *OF_TREE,
 }  # how files are tested, and what stays as it is
-GROUPS: list[type[Settings]] = [ClassifySettings, *(each.Settings for each in SAMPLERS.values())]
-FIELDS = {field.name: field for group in GROUPS for field in dataclasses.fields(group)}
-PARAMETERS = {
-    "options": None,
-    **{name: None for name in FIELDS if name not in {*OTHER_NAMES, *NOT_TRAINING}},
-    "random_state": None,
-    "n_jobs": None,
-    "verbose": False,
-}
-
-
-def _signature() -> inspect.Signature:
-    """Of the estimator's constructor: the objective, and each parameter by name."""
-    made = inspect.Parameter
-    first = [made("self", made.POSITIONAL_ONLY), made("objective", made.POSITIONAL_OR_KEYWORD, default="softmax")]
-    return inspect.Signature([*first, *(made(name, made.KEYWORD_ONLY, default=value) for name, value in PARAMETERS.items())])
+FIELDS = fields_of(ClassifySettings, is_of_words=False)
+CLASSIFY_FIELDS = fields_of(ClassifySettings, TextFeatureSettings, TableSettings, is_of_words=False)  # of `embedx.classify`
+PARAMETERS: dict[str, Any] = {name: None for name in FIELDS if name not in {*OTHER_NAMES, *NOT_TRAINING}}
+PARAMETERS |= {"random_state": None, "n_jobs": None, "verbose": False}
 
 
 class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A linear classifier whose loss, the objective, is a parameter: exact softmax, or one of its many approximations.
 
     Parameters have the names and meanings of `embedx classify --help`, and None means what it means there: the default that
-    `embedx.classification.settings.ClassifySettings` declares. What differs:
+    `embedx.classification.settings.ClassifySettings` declares, or the objective: `negatives` and others are its own. What
+    differs:
 
-    options       settings of the objective's own, such as {"negatives": 20}
     optimizer     None: lbfgs, to the optimum, for an objective in which all rows compete (softmax, ova), if the data are not
                   too large and no setting is given that only concerns training by steps; else as `embedx classify`
     l2            None: with lbfgs one over the sum of the sample weights, which is the penalty of scikit-learn's
@@ -86,28 +81,29 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                   the same random_state gives the same parameters
     verbose       whether to report progress on standard error
 
-    X is dense or sparse and trained on as float32; with `hidden` dense features are made sparse. y holds one label for each
-    row, of any type, or is an indicator matrix (n, n_labels), dense or sparse, of several; rows without any label then count
-    for nothing.
+    X is dense, sparse, or a list of texts, whose words and pairs of words are features, scaled as in `embedx classify`. Numbers
+    are trained on as float32; with `hidden` dense features are made sparse. y holds one label for each row, of any type, or is
+    an indicator matrix (n, n_labels), dense or sparse, of several; rows without any label then count for nothing.
 
     Several labels: an objective that gives each label a probability by itself (ova) predicts those above 1/2, and its scores
     are above zero there. Under all others labels share one probability, which does not say how many there are: `predict`
     marks the likeliest label alone. `top_k` is right for both.
 
     After `fit`: classes_, n_features_in_, feature_names_in_ (of data frames), n_iter_ (iterations of lbfgs or passes over the
-    data), coef_, intercept_, and classifier_, the `Classifier` whose `save` writes the model folder that `embedx predict`
-    takes. Parameters are float64, except that training by steps on sparse data leaves float32. With sparse weights `coef_` is a
-    sparse matrix; a tree has none, and finds the best labels without scores of the others: `predict` and `top_k` alone.
+    data), coef_, intercept_, and classifier_, the `Classifier` that was trained. Parameters are float64, except that training
+    by steps on sparse data leaves float32. With sparse weights `coef_` is a sparse matrix; a tree has none, and finds the best
+    labels without scores of the others: `predict` and `top_k` alone.
     """
 
-    def __init__(self, objective: str = "softmax", **parameters: Any) -> None:
-        if unknown := sorted(parameters.keys() - PARAMETERS.keys()):
-            raise TypeError(f"SoftmaxClassifier takes no parameter {', '.join(unknown)}; it takes {', '.join(PARAMETERS)}")
+    def __init__(self, objective: str = "softmax", **parameters: "Unpack[ClassifierParameters]") -> None:
+        check_names("SoftmaxClassifier", parameters, PARAMETERS)
         self.objective = objective
         for name, default in PARAMETERS.items():
             setattr(self, name, parameters.get(name, default))
 
-    __init__.__signature__ = _signature()  # type: ignore[attr-defined]  # by which scikit-learn knows the parameters
+    __init__.__signature__ = signature(  # type: ignore[attr-defined]  # by which scikit-learn knows the parameters
+        {"objective": "softmax"}, PARAMETERS
+    )
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -118,10 +114,11 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     # ---- training
 
+    @python_names(OTHER_NAMES)
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Train from scratch.
 
-        X              (n, n_features), dense or sparse
+        X              (n, n_features), dense or sparse, or n texts
         y              (n,) labels, or an indicator matrix (n, n_labels)
         sample_weight  (n,): how much each row counts. Any weights with lbfgs; else whole numbers, by which rows are repeated.
                        Steps take rows in an order that is drawn by their positions, so that rows with weights and the same rows
@@ -132,7 +129,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         diverges at lower rates too: what was last found good, if anything was, is kept. Ctrl-C keeps the classifier so far and
         is raised again.
         """
-        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float32, multi_output=True)
+        X, y = validate_data(self, self._read(X, True), y, accept_sparse="csr", dtype=np.float32, multi_output=True)
         y = self._settle_classes(y, None)
         objective, data = self._new_objective(), self._labeled(X, y, sample_weight)
         chosen: dict[str, Any] = {"seed": self._seed()}
@@ -145,6 +142,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.n_iter_ = 0
         return self._train(data, objective, chosen, None)
 
+    @python_names(OTHER_NAMES)
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Go on training by one pass over these rows, from the parameters so far and with what the optimiser has kept.
 
@@ -155,6 +153,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         are as long as those of a new run; to `fit` and continue, give the same optimizer, such as adagrad, to both.
         """
         is_first = not hasattr(self, "classes_")
+        X = self._read(X, is_first)
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float32, multi_output=True, reset=is_first)
         if is_first:
             y = self._settle_classes(y, classes)
@@ -163,21 +162,23 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self.n_iter_ = 0
         elif classes is not None and not np.array_equal(np.unique(classes), self.classes_):
             raise ValueError(f"classes={classes!r} are not those of the first call, {self.classes_!r}")
-        trained = None if is_first else self._trained
+        before = None if is_first else self._trained or self.classifier_
         if self.optimizer == "lbfgs":
             raise ValueError("partial_fit goes by steps, and optimizer='lbfgs' looks at all data at once; take 'adagrad', say")
-        objective = self._new_objective() if trained is None else trained.classifier.objective
+        objective = self._new_objective() if before is None else self.classifier_.objective
         if self.weights not in (None, "dense"):
             raise ValueError(f"partial_fit continues from dense weights; with weights={self.weights!r}, fit all rows at once")
         chosen = {"epochs": 1, "weights": "dense", "time_budget": None, "validation": None, "calibration": 0.0}
         chosen |= {"schedule": self.schedule or "constant", "seed": self._seed() + self.n_iter_}
-        return self._train(self._labeled(X, y, sample_weight), objective, chosen, trained)
+        return self._train(self._labeled(X, y, sample_weight), objective, chosen, before)
 
     def _train(
-        self, data: Labeled, objective: Objective, chosen: dict[str, Any], start: classify.TrainedClassifier | None
-    ) -> Self:
+        self, data: Labeled, objective: Objective, chosen: dict[str, Any],
+        start: classify.TrainedClassifier | Classifier | None,
+    ) -> Self:  # fmt: skip
         """Train by the parameters and, above them, the `chosen` settings."""
-        given = {"scaling": "none"} | self._given() | {"threads": effective_n_jobs(self.n_jobs)} | chosen
+        scaling = {} if self._text else {"scaling": "none"}
+        given = scaling | self._given() | {"threads": effective_n_jobs(self.n_jobs)} | chosen
         settings = ClassifySettings.from_options({name: value for name, value in given.items() if value is not None})
         by_lbfgs = settings.optimizer == "lbfgs"
         if by_lbfgs:  # so that parameters are float64
@@ -194,7 +195,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 name: a.astype(np.float64) if a.dtype.kind == "f" else a for name, a in self.classifier_.arrays.items()
             }
         self.classifier_.parameters_changed()
-        self._trained = dataclasses.replace(trained, outcome=trained.outcome.without_state())
+        self._trained: classify.TrainedClassifier | None = dataclasses.replace(trained, outcome=trained.outcome.without_state())
         self.n_iter_ += round(trained.outcome.epochs)
         trained.outcome.raise_reason()
         if by_lbfgs and self.n_iter_ >= settings.max_iterations:
@@ -205,23 +206,13 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _given(self) -> dict[str, Any]:
         """The settings among the parameters that are not None, strings read as on the command line."""
-        given = {name: value for name, value in self.get_params(deep=False).items() if name in FIELDS and value is not None}
-        for name, value in given.items():
-            plain = value.item() if isinstance(value, np.generic) else value  # from a search; the record is JSON
-            parse = FIELDS[name].metadata["parse"]
-            given[name] = parse(plain) if parse and isinstance(plain, str) else plain
-        for name in given.keys() & {"validation", "neighbours"}:
-            given[name] = str(given[name])
-        return given
+        return settled(self.get_params(deep=False), FIELDS)
 
     def _new_objective(self) -> Objective:
         found = objectives.find(self.objective)
-        options = self.options or {}
-        known = [name for name in settings_of(found.Settings) if name not in found.word_settings]
-        if unknown := options.keys() - set(known):
-            taken = ", ".join(known) or "none"
-            raise TypeError(f"options: {self.objective} takes no {', '.join(sorted(unknown))}; its settings are {taken}")
-        return new_objective(found, options)
+        given = self._given()
+        objectives.check_applies(given, self.objective)
+        return new_objective(found, given)
 
     def _is_for_lbfgs(self, objective: Objective, X: Any) -> bool:
         """Whether to go to the optimum at once."""
@@ -242,6 +233,40 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         seed: Any = ClassifySettings.seed if self.random_state is None else self.random_state
         return int(seed if isinstance(seed, numbers.Integral) else seed.randint(2**31))
 
+    # ---- the folder
+
+    def save(self, folder: str | Path, overwrite: bool = False) -> Path:
+        """Write the model folder, which `load`, `embedx predict` and `embedx eval` read. It holds no pickles."""
+        check_is_fitted(self)
+        given = self._given() | {name: getattr(self, name) for name in ("objective", "n_jobs", "verbose")}
+        if isinstance(self.random_state, numbers.Integral):
+            given["random_state"] = int(self.random_state)
+        kept = {"parameters": given, "classes": self.classes_.dtype.str, "n_iter": self.n_iter_}
+        kept |= {"is_multilabel": self._is_multilabel, "has_sparse_labels": self._has_sparse_labels}
+        kept["feature_names"] = [*map(str, getattr(self, "feature_names_in_", ()))]
+        facts = {**self.classifier_.facts, "estimator": kept}
+        return dataclasses.replace(self.classifier_, facts=facts).save(folder, overwrite)
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Self:
+        """The classifier in a model folder, also one of `embedx classify`. Raises `EmbedxError`."""
+        with python_names(OTHER_NAMES):
+            found = load(folder)
+        kept = found.facts.pop("estimator", {})
+        made = cls(**{"objective": found.objective.name, **kept.get("parameters", {})})
+        made.classifier_, made._trained, made._text = found, None, found.known.text
+        made._is_multilabel = kept.get("is_multilabel", bool(found.facts.get("several_labels")))
+        made._has_sparse_labels = kept.get("has_sparse_labels", made._is_multilabel)
+        made.n_iter_, made.n_features_in_ = kept.get("n_iter", 0), found.known.n_features
+        names = np.array(found.known.names or [], dtype=str)
+        dtype = np.dtype(kept.get("classes", names.dtype.str))
+        made.classes_ = names == "True" if dtype.kind == "b" else names.astype(dtype)
+        if found.known.names is None:
+            made.classes_ = np.arange(found.n_labels)
+        if kept.get("feature_names"):
+            made.feature_names_in_ = np.array(kept["feature_names"], dtype=object)
+        return made
+
     # ---- labels
 
     def _settle_classes(self, y: Any, classes: Any) -> Any:
@@ -258,7 +283,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _labeled(self, X: Any, y: Any, sample_weight: Any) -> Labeled:
         n_labels, names = len(self.classes_), None if self._is_multilabel else [str(name) for name in self.classes_]
-        known = DataSchema(X.shape[1], n_labels, names, by_name=names is not None)
+        known = DataSchema(X.shape[1], n_labels, names, self._text, by_name=names is not None)
         return Labeled(self._features(X), self._labels_of(y), n_labels, known, _weights(sample_weight, X))
 
     def _labels_of(self, y: Any) -> Labels:
@@ -268,13 +293,15 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 raise ValueError(f"y has {y.shape[1]} columns for {len(self.classes_)} labels")
             return Labels.of_matrix(y)
         y = column_or_1d(y)
-        places = np.minimum(np.searchsorted(self.classes_, y), len(self.classes_) - 1)
+        order = np.argsort(self.classes_)
+        places = order[np.minimum(np.searchsorted(self.classes_, y, sorter=order), len(order) - 1)]
         if (missing := self.classes_[places] != y).any():
             raise ValueError(f"y has the label {y[missing][0]!r}, which is not among the classes {self.classes_!r}")
         return Labels.single(places)
 
     # ---- prediction
 
+    @python_names(OTHER_NAMES)
     def predict(self, X: Any) -> np.ndarray | csr_matrix:
         """The likeliest class of each row, (n,); after an indicator matrix another such, sparse if that was."""
         check_is_fitted(self)
@@ -294,10 +321,12 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The probability of each class, (n, n_classes)."""
         return np.asarray(np.exp(self.predict_log_proba(X)))
 
+    @python_names(OTHER_NAMES)
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """The log of the probability of each class, (n, n_classes)."""
         return np.concatenate([*self._blocks(X, self._log_probabilities)])
 
+    @python_names(OTHER_NAMES)
     def decision_function(self, X: Any) -> np.ndarray:
         """Scores that are largest where the probability is, (n, n_classes); for two classes (n,), above zero for the second.
 
@@ -306,11 +335,13 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         return np.concatenate([*self._blocks(X, self._decisions)])
 
+    @python_names(OTHER_NAMES)
     def top_k(self, X: Any, k: int = 5) -> tuple[np.ndarray, np.ndarray]:
         """The k likeliest classes of each row, best first, and their probabilities: both (n, min(k, n_classes))."""
         ids, p = self._found(X, k)
         return self.classes_[ids], p
 
+    @python_names(OTHER_NAMES)
     def predict_set(self, X: Any, *, threshold: float | None = None, coverage: float | None = None) -> csr_matrix:
         """The probabilities of the classes that are decided for, sparse (n, n_classes); see `Classifier.predict_set`.
 
@@ -322,7 +353,20 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _checked(self, X: Any) -> Any:
         """Features to predict from."""
         check_is_fitted(self)
+        X = self._read(X, False)
         return self._features(validate_data(self, X, accept_sparse="csr", dtype=np.float32, reset=False))
+
+    def _read(self, X: Any, is_first: bool) -> Any:
+        """Texts as counts of their words and pairs of words, those of the first that are seen; other X as it is."""
+        is_text = hasattr(X, "__len__") and getattr(X, "ndim", 1) == 1 and len(X) > 0 and isinstance(next(iter(X)), str)
+        if is_first:
+            self._text: TextSchema | None = None
+        if not is_text or (self._text is None and not is_first):
+            return X
+        words = TextFeatures(TextFeatureSettings(), MemoryBudget("X"), self._text)
+        words.add(X)
+        found, self._text = words.finish()
+        return found
 
     def _blocks(self, X: Any, of_scores: Any) -> Iterator[Any]:
         """`of_scores` of the scores of all output rows and of `log_noise`, a block of X after another."""

@@ -61,7 +61,7 @@ def train(
     settings: ClassifySettings,
     *,
     sampler_options: Mapping[str, Any] | None = None,
-    start: TrainedClassifier | None = None,
+    start: TrainedClassifier | Classifier | None = None,
     watch: Watch | None = None,
     progress: Progress | None = None,
     checkpoints: Checkpoints | None = None,

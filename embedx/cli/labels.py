@@ -78,7 +78,7 @@ def train_classifier(
             name, chosen = default_objective(data[0], typed)
             typed = chosen | typed
         found = objectives.find(name)
-        run.check_applies(typed, name, (ClassifySettings, TextFeatureSettings))
+        objectives.check_applies(typed, name)
         folder = given.output or run.default_output(given.train, name)
         checkpoints, overwrite = run.checkpoints_of("classify", given, folder, progress)
         settings = ClassifySettings.from_options(typed)

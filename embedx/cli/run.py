@@ -5,14 +5,13 @@ import math
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from embedx import objectives
 from embedx.errors import DivergedError, EmbedxError
-from embedx.settings import Settings, as_typed, option_name, seconds, settings_of
+from embedx.settings import Settings, as_typed, seconds
 from embedx.storage.folder import check_output
 from embedx.text.sources import COMPRESSED, STANDARD_INPUT
 from embedx.training.checkpoint import Checkpoints, Request
@@ -63,15 +62,6 @@ def save_somewhere(save: Callable[[Path], Path], folder: Path, checkpoints: Chec
             spare.rmdir()
             remedy = checkpoints.how_to_resume(folder) or remedy
         raise EmbedxError(f"{what}; {remedy}") from error
-
-
-def check_applies(typed: Mapping[str, Any], objective: str, groups: Sequence[type[Settings]]) -> None:
-    """Raise `EmbedxError` if a setting was typed that only other objectives have."""
-    common = {name for group in groups for name in settings_of(group)}
-    for name in (each for each in typed if each not in common):
-        takers = [other for other, each in objectives.OBJECTIVES.items() if name in settings_of(each.Settings)]
-        if takers and objective not in takers:
-            raise EmbedxError(f"{option_name(name)} does not apply to --objective {objective}; taken by {', '.join(takers)}")
 
 
 def default_output(source: str, objective: str) -> Path:

@@ -7,17 +7,17 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from embedx import objectives
 from embedx.cli import run
 from embedx.distributed.settings import ClusterSettings
 from embedx.engine.settings import check_stopping
 from embedx.errors import EmbedxError
 from embedx.evaluation import heldout
-from embedx.settings import PhraseSettings, TextSettings, VocabularySettings
+from embedx.settings import PhraseSettings, TextSettings
 from embedx.skipgram import collapsed
 from embedx.skipgram import task as skipgram
 from embedx.skipgram.configuration import configure
 from embedx.skipgram.corpus_report import check, table
-from embedx.skipgram.settings import SkipGramSettings
 from embedx.storage.folder import task_of
 from embedx.text.encode import encode
 from embedx.text.phrase_list import Collocation
@@ -26,8 +26,6 @@ from embedx.text.sources import check_formats, recipe_defaults, resolve
 from embedx.training.progress import Progress
 from embedx.vectors import formats
 from embedx.vectors.model import load_folder
-
-GROUPS = (SkipGramSettings, TextSettings, VocabularySettings)
 
 
 def train(given: SimpleNamespace) -> None:
@@ -56,7 +54,7 @@ def train_words(given: SimpleNamespace, progress: Progress) -> tuple[Path, skipg
     sources = resolve(corpora)  # reports a mistyped name before anything else is done
     config = configure(given.objective, typed, is_collapsed=given.collapsed, defaults=recipe_defaults(corpora))
     name, cluster = config.objective.name, ClusterSettings.from_options(typed)
-    run.check_applies(typed, name, GROUPS)
+    objectives.check_applies(typed, name)
     if given.collapsed and cluster.is_asked_for:
         raise EmbedxError("--cluster does not apply with --collapsed; leave out one of them")
     folder = given.output or run.default_output(corpora[0], name)
@@ -106,7 +104,7 @@ def check_corpus(given: SimpleNamespace) -> None:
     """Print what a corpus is like, and what `train` with the same arguments would take here."""
     check_stopping(given.typed)
     config = configure(given.objective, given.typed, defaults=recipe_defaults(given.corpora))
-    run.check_applies(given.typed, given.objective, GROUPS)
+    objectives.check_applies(given.typed, given.objective)
     output = given.output or run.default_output(given.corpora[0], given.objective)
     found = check(given.corpora, config, output=output, cache_dir=given.cache_dir, progress=run.reporter(given))
     print(json.dumps(found) if given.as_json else table(found))

@@ -1,12 +1,14 @@
 """The registry of objectives: one line each. `contract` says what an objective is, its own file what it computes."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from embedx import registry
 from embedx.errors import EmbedxError, choice
 from embedx.objectives.contract import Objective
+from embedx.settings import option_name, settings_of
 
 # Each as file.Class of this folder, in the order of all tables. An import needs no second line that way.
 REGISTRY = (
@@ -37,6 +39,14 @@ def find(name: str) -> type[Objective]:
     if name not in OBJECTIVES:
         raise EmbedxError(f"--objective {name}: no such objective; {choice(name, OBJECTIVES)}")
     return OBJECTIVES[name]
+
+
+def check_applies(given: Mapping[str, Any], objective: str) -> None:
+    """Raise `EmbedxError` if a setting was given that only other objectives have."""
+    for name in given:
+        takers = [other for other, each in OBJECTIVES.items() if name in settings_of(each.Settings)]
+        if takers and objective not in takers:
+            raise EmbedxError(f"{option_name(name)} does not apply to --objective {objective}; taken by {', '.join(takers)}")
 
 
 # ---- the table of objectives: what `embedx objectives` prints, and eval writes to the README

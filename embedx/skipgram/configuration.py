@@ -32,6 +32,7 @@ from embedx.skipgram.settings import LARGE_TEXT, MAX_DRAWS, CollapsedSettings, S
 from embedx.skipgram.start import Start, started
 from embedx.training import trainer
 from embedx.training.progress import Progress
+from embedx.vectors.model import WordVectors
 
 PREFERRED = ("search", "unigram")  # samplers, before those that an objective has in mind for labels
 # A drawn word stands for negatives × pairs / draws of a block's pairs and moves by all of them at once. Word similarity and
@@ -108,15 +109,16 @@ class Configuration:
 
 
 def configure(
-    objective: str | None, options: Mapping[str, Any], *, is_collapsed: bool = False, defaults: Mapping[str, Any] | None = None
-) -> Configuration:
+    objective: str | None, options: Mapping[str, Any], *, is_collapsed: bool = False, defaults: Mapping[str, Any] | None = None,
+    model: WordVectors | None = None,
+) -> Configuration:  # fmt: skip
     """The configuration that options ask for; what they leave open is as in the model of --start, then in `defaults`, then as
-    suits the objective, which is `ns` by default, or that of --start.
+    suits the objective, which is `ns` by default, or that of --start, which a `model` in memory takes the place of.
 
     Raises `EmbedxError` for what is out of range or does not apply.
     """
     check_word_settings(options)
-    start = started(options)
+    start = started(options, model)
     name = objective or (start.objective.name if start else "ns")
     if is_collapsed:
         made, settings = _collapsed(name, dict(options))

@@ -1,55 +1,121 @@
 """The task of word vectors from Python: `SkipGram`, which trains; of token lists, a transformer for scikit-learn."""
 
+import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from embedx import objectives, samplers
+from embedx import objectives
 from embedx.errors import EmbedxError
+from embedx.parameters import (
+    GENSIM,
+    SWITCHES,
+    check_names,
+    fields_of,
+    objectives_own,
+    python_names,
+    settled,
+    signature,
+    without_gensims_names,
+)
 from embedx.settings import PhraseSettings, StartSettings, TextSettings, VocabularySettings, settings_of
 from embedx.skipgram import task
 from embedx.skipgram.configuration import configure
 from embedx.skipgram.settings import SkipGramSettings
 from embedx.text.encode import Corpora
+from embedx.text.sources import recipe_defaults
+from embedx.training.progress import Reporter, Silent
 from embedx.vectors.model import WordVectors
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from embedx.skipgram.parameters import SkipGramParameters
+
+GROUPS = (SkipGramSettings, TextSettings, VocabularySettings, PhraseSettings, StartSettings)
+FIELDS = fields_of(*GROUPS, is_of_words=True)
+DEFAULTS = {name: None if name in objectives_own() else field.default for name, field in FIELDS.items()}
+OWN = ("objective", "cache_dir", "verbose")  # parameters beside the settings
 
 
 class SkipGram:
     """Word vectors from Python: `SkipGram(objective="ns", dim=100).fit("corpus.txt").model.most_similar("city")`.
 
-    Takes every setting of `embedx train` by name. `fit` accepts what the command line does, or an iterable of token lists. Of
-    token lists it is a transformer by scikit-learn's conventions, whose `transform` gives each the mean of its words' vectors.
+    Takes every setting of `embedx train` by name, and gensim's names of some: vector_size, negative, workers, alpha (which asks
+    for gensim's optimiser, "sgd"), iter, max_final_vocab, sg, hs and cbow_mean. None is the default. `fit` accepts what the
+    command line does, or an iterable of token lists. Of token lists it is a transformer by scikit-learn's conventions, whose
+    `transform` gives each the mean of its words' vectors.
+
+    cache_dir  where encoded text is kept; by default as `embedx train` does
+    verbose    whether to report progress on standard error
     """
 
-    def __init__(self, objective: str = "ns", *, cache_dir: str | Path | None = None, **options: Any) -> None:
-        self._params = {"objective": objective, "cache_dir": cache_dir, **options}
-        groups = [SkipGramSettings, TextSettings, VocabularySettings, PhraseSettings, StartSettings]
-        groups += [objectives.find(objective).Settings, *(each.Settings for each in samplers.SAMPLERS.values())]
-        known = {name for group in groups for name in settings_of(group)}
-        if unknown := options.keys() - known:
-            raise TypeError(f"SkipGram takes no {', '.join(sorted(unknown))}; its settings are {', '.join(sorted(known))}")
-        self.config = configure(objective, options)
-        self.cache_dir = Path(cache_dir) if cache_dir else None
+    @python_names()
+    def __init__(
+        self, objective: str | None = None, *, cache_dir: str | Path | None = None, verbose: bool = False,
+        **settings: "Unpack[SkipGramParameters]",
+    ) -> None:  # fmt: skip
+        check_names("SkipGram", settings, [*FIELDS, *GENSIM, *SWITCHES])
+        given = {"objective": objective} if objective is not None else {}
+        self._params = ({} if settings.get("start") else {"objective": "ns"}) | without_gensims_names({**given, **settings})
+        self._params |= {"cache_dir": cache_dir} | ({"verbose": verbose} if verbose else {})
+        self.cache_dir, self.verbose = Path(cache_dir) if cache_dir else None, verbose
+        self._options = settled(self._params, FIELDS)
+        self.config = configure(self._params.get("objective"), self._options)
+        objectives.check_applies(self._options, self.config.objective.name)
+
+    __init__.__signature__ = signature(  # type: ignore[attr-defined]
+        {"objective": "ns"}, DEFAULTS | {"cache_dir": None, "verbose": False}
+    )
 
     def __repr__(self) -> str:
         return f"SkipGram({', '.join(f'{name}={value!r}' for name, value in self._params.items() if value is not None)})"
 
     # ---- training
 
+    @property
+    def model(self) -> WordVectors:
+        """The trained word vectors. Raises scikit-learn's NotFittedError before `fit`."""
+        if not self.__sklearn_is_fitted__():
+            raise _not_fitted()("this SkipGram is not fitted yet; call fit first")
+        return self._model
+
+    @python_names()
     def fit(self, corpora: Corpora, y: object = None, *, callbacks: Iterable[task.Callback] = ()) -> Self:
         """Train; the result is `self.model`. Raises `EmbedxError`. Ctrl-C keeps the model so far and is raised again; so is
         `DivergedError` when training diverges at lower rates too, with the model of what was last found good, if anything was.
 
+        corpora    files, patterns, directories, URLs or names of corpora, one or a list, or token lists
         y          not looked at
         callbacks  each is called with an `EpochEnd` after every epoch; training ends when one returns True
         """
-        trained = task.train(corpora, self.config, cache_dir=self.cache_dir, callbacks=callbacks)
-        self.model, self.outcome = trained.vectors, trained.outcome.without_state()
+        names = [corpora] if isinstance(corpora, str | Path) else corpora if isinstance(corpora, Sequence) else []
+        defaults = recipe_defaults([str(each) for each in names if isinstance(each, str | Path)])
+        self.config = configure(self._params.get("objective"), self._options, defaults=defaults)
+        return self._train(corpora, callbacks)
+
+    @python_names()
+    def partial_fit(self, corpora: Corpora, y: object = None, *, callbacks: Iterable[task.Callback] = ()) -> Self:
+        """Continue training with more text, as `start` does: words of the model keep their vectors, new words and counts are
+        added. The first call is `fit`.
+        """
+        if not self.__sklearn_is_fitted__():
+            return self.fit(corpora, callbacks=callbacks)
+        of_model = {"start", "vocab", *settings_of(PhraseSettings)}
+        options = {name: value for name, value in self._options.items() if name not in of_model}
+        self.config = configure(self.config.objective.name, options | {"start": "the model before"}, model=self._model)
+        return self._train(corpora, callbacks)
+
+    def _train(self, corpora: Corpora, callbacks: Iterable[task.Callback]) -> Self:
+        progress = Reporter(sys.stderr) if self.verbose else Silent()
+        trained = task.train(corpora, self.config, progress=progress, cache_dir=self.cache_dir, callbacks=callbacks)
+        self._model, self.outcome = trained.vectors, trained.outcome.without_state()
         self.outcome.raise_reason()
         return self
 
+    @python_names()
     def save(self, folder: str | Path, overwrite: bool = False) -> Path:
         """Write the model folder."""
         return self.model.save(Path(folder), overwrite)
@@ -58,7 +124,7 @@ class SkipGram:
 
     def transform(self, documents: Iterable[Sequence[str]]) -> np.ndarray:
         """float32 (documents, dim): the mean of the vectors of each document's tokens; zeros where none is a known word."""
-        return self._fitted().mean_vectors(documents)
+        return self.model.mean_vectors(documents)
 
     def fit_transform(self, documents: Sequence[Sequence[str]], y: object = None, **fit_params: Any) -> np.ndarray:
         """`fit`, then `transform` of the same token lists."""
@@ -66,7 +132,7 @@ class SkipGram:
 
     def get_feature_names_out(self, input_features: object = None) -> np.ndarray:
         """Names of the columns of `transform`."""
-        return np.array([f"skipgram{k}" for k in range(self._fitted().vector_size)], dtype=object)
+        return np.array([f"skipgram{k}" for k in range(self.model.vector_size)], dtype=object)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The settings that were given; others have their defaults."""
@@ -74,16 +140,12 @@ class SkipGram:
 
     def set_params(self, **params: Any) -> Self:
         """Change settings, any that `SkipGram` takes. Raises as making one does, and then changes nothing."""
-        vars(self).update(vars(type(self)(**{**self._params, **params})))
+        check_names("SkipGram", params, [*OWN, *FIELDS, *GENSIM, *SWITCHES])
+        vars(self).update(vars(type(self)(**{**self._params, **without_gensims_names(params)})))
         return self
 
-    def _fitted(self) -> WordVectors:
-        if not self.__sklearn_is_fitted__():
-            raise EmbedxError("this SkipGram is not fitted yet; call fit first")
-        return self.model
-
     def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "model")
+        return hasattr(self, "_model")
 
     def __sklearn_tags__(self) -> Any:
         from sklearn.utils import InputTags, Tags, TargetTags, TransformerTags
@@ -93,3 +155,9 @@ class SkipGram:
             estimator_type="transformer", target_tags=TargetTags(required=False), transformer_tags=TransformerTags(),
             input_tags=InputTags(two_d_array=False), non_deterministic=not repeats,
         )  # fmt: skip
+
+
+def _not_fitted() -> type[Exception]:
+    """An `EmbedxError` that is scikit-learn's NotFittedError, if that is there to be caught."""
+    theirs = getattr(sys.modules.get("sklearn.exceptions"), "NotFittedError", None)
+    return type("NotFittedError", (EmbedxError, *((theirs,) if theirs else (ValueError, AttributeError))), {})

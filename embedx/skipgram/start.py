@@ -41,9 +41,9 @@ STEP = 1 << 16  # rows at a time
 class Start:
     """A model to start from. Raises `EmbedxError` if it is not one that `embedx train` wrote."""
 
-    def __init__(self, settings: StartSettings) -> None:
+    def __init__(self, settings: StartSettings, model: WordVectors | None = None) -> None:
         self.settings, self.path = settings, Path(str(settings.start))
-        self.model: WordVectors = load_folder(self.path)
+        self.model: WordVectors = load_folder(self.path) if model is None else model
         if self.model.counts is None or self.model.output_vectors is None or "objective" not in self.model.facts:
             raise EmbedxError(f"--start {self.path}: no record of how it was trained; give a folder that `embedx train` wrote")
         self.counts: np.ndarray = self.model.counts
@@ -151,7 +151,7 @@ class Start:
         return [checksum(array) for _, array in sorted(self.model.arrays.items())]
 
 
-def started(options: Mapping[str, Any]) -> Start | None:
-    """The model that the options name to start from; None if they name none. Raises `EmbedxError`."""
+def started(options: Mapping[str, Any], model: WordVectors | None = None) -> Start | None:
+    """The model that the options name to start from, if it is not given; None if they name none. Raises `EmbedxError`."""
     check_used({"freeze": options.get("freeze") or None}, [("freeze", options.get("start") is not None, "--start")])
-    return Start(StartSettings.from_options(dict(options))) if options.get("start") is not None else None
+    return Start(StartSettings.from_options(dict(options)), model) if options.get("start") is not None else None
