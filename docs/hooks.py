@@ -86,7 +86,39 @@ def samplers() -> str:
     return markdown(("sampler", "what it does"), [(f"`{name}`", each.meaning) for name, each in SAMPLERS.items()])
 
 
+def parameters_of_words() -> str:
+    """The parameters of `SkipGram`."""
+    from embedx.skipgram.estimator import DEFAULTS, FIELDS
+
+    return _parameters(FIELDS, DEFAULTS)
+
+
+def parameters_of_labels() -> str:
+    """The parameters of `SoftmaxClassifier` that are settings of `embedx classify`."""
+    from embedx.classification.estimator import FIELDS, PARAMETERS
+
+    fields = {name: field for name, field in FIELDS.items() if name in PARAMETERS}
+    return _parameters(fields, {name: field.default for name, field in fields.items()})
+
+
+def _parameters(fields: dict[str, Any], defaults: dict[str, Any]) -> str:
+    """A row for each parameter: type and range, default, and meaning; of those that are objectives' own, whose they are."""
+    from embedx.objectives import OBJECTIVES
+    from embedx.parameters import in_python
+    from embedx.settings import as_typed, described, settings_of
+
+    rows = []
+    for name, field in fields.items():
+        takers = [each for each, objective in OBJECTIVES.items() if name in settings_of(objective.Settings)]
+        meaning = f"{', '.join(takers)}: " * bool(takers) + in_python(field.metadata["meaning"], {})
+        default = "of the objective" if takers else as_typed(defaults[name]) or "-"
+        rows.append((f"`{name}`", described(field).replace("|", ", "), default, meaning.replace("|", "\\|")))
+    return markdown(("parameter", "type and range", "default", "meaning"), rows)
+
+
 PARTS = {
+    "parameters-of-words": parameters_of_words,
+    "parameters-of-labels": parameters_of_labels,
     "measured-objectives": measured_objectives,
     "described-objectives": described_objectives,
     "formulas-of-objectives": formulas_of_objectives,

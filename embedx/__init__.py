@@ -3,28 +3,46 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from embedx.api import classify, compare, evaluate, train, write_report
     from embedx.classification.estimator import SoftmaxClassifier as SoftmaxClassifier
     from embedx.errors import EmbedxError
     from embedx.skipgram.estimator import SkipGram
     from embedx.skipgram.task import EpochEnd as EpochEnd
     from embedx.vectors.model import WordVectors, load
 
-__all__ = ["EmbedxError", "SkipGram", "WordVectors", "load"]  # what `import *` gets, without scikit-learn too
+    __version__: str
+
+__all__ = [
+    "EmbedxError",
+    "SkipGram",
+    "WordVectors",
+    "classify",
+    "compare",
+    "evaluate",
+    "load",
+    "train",
+    "write_report",
+]  # what `import *` gets, without scikit-learn too
 
 _HOME = {
     "EmbedxError": "errors", "EpochEnd": "skipgram.task", "SkipGram": "skipgram.estimator",
     "SoftmaxClassifier": "classification.estimator", "WordVectors": "vectors.model", "load": "vectors.model",
+    **dict.fromkeys(("train", "classify", "compare", "evaluate", "write_report"), "api"),
 }  # fmt: skip
 
 
 def __dir__() -> list[str]:
-    return sorted(_HOME)
+    return sorted([*_HOME, "__version__"])
 
 
 if not TYPE_CHECKING:  # to whom everything would be known
 
     def __getattr__(name: str) -> Any:
         """Import on first use, so that reading a model needs numpy alone and `embedx --help` nothing at all."""
+        if name == "__version__":
+            from importlib.metadata import version
+
+            return version("embedx")
         if name not in _HOME:
             raise AttributeError(f"module 'embedx' has no attribute {name!r}")
         from importlib import import_module

@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 from embedx import objectives, parameters
-from embedx.classification.estimator import CLASSIFY_FIELDS, FIELDS, OTHER_NAMES, PARAMETERS
+from embedx.api import CLASSIFY
+from embedx.classification.estimator import FIELDS, OTHER_NAMES, PARAMETERS
 from embedx.settings import kind_of
 from embedx.skipgram import estimator as skipgram
 
@@ -56,7 +57,7 @@ def stubs():
     """The source of each file."""
     ours = {name: type_of(name, field) for name, field in skipgram.FIELDS.items()}
     theirs = {name: ours[dim] for name, dim in parameters.GENSIM.items()} | SWITCHES
-    fields = {name: type_of(name, field) for name, field in CLASSIFY_FIELDS.items()}
+    fields = {name: type_of(name, field) for name, field in CLASSIFY.items()}
     own = {"n_jobs": "int | None", "random_state": "object", "verbose": "bool"}
     of_estimator = {name: own.get(name) or fields[name] for name in PARAMETERS}
     assert FIELDS.keys() - PARAMETERS.keys() >= OTHER_NAMES.keys()

@@ -328,6 +328,41 @@ def test_partial_fit_says_what_it_needs(data):
         fitted.partial_fit(X[y < 5], y[y < 5], classes=range(10))
 
 
+# ---- texts, and folders
+
+TEXTS, TOPICS = (
+    ["the cat purrs", "a dog and a cat", "the car on the road", "a road, a car"] * 20,
+    ["pet", "pet", "car", "car"] * 20,
+)
+
+
+def test_texts_are_classified_by_their_words_and_in_pipelines(tmp_path):
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    alone = SoftmaxClassifier().fit(TEXTS, TOPICS)
+    assert alone.predict(["my cat", "no road"]).tolist() == ["pet", "car"]
+    assert alone.classifier_.settings["scaling"] == "tf-idf"
+    pipeline = make_pipeline(TfidfVectorizer(), SoftmaxClassifier("ns", epochs=5))
+    search = GridSearchCV(pipeline, {"softmaxclassifier__negatives": [1, 2]}, cv=2).fit(TEXTS, TOPICS)
+    assert search.score(TEXTS, TOPICS) == 1
+    loaded = SoftmaxClassifier.load(alone.save(tmp_path / "model"))
+    np.testing.assert_array_equal(loaded.predict_proba(TEXTS), alone.predict_proba(TEXTS))
+    assert loaded.partial_fit(TEXTS, TOPICS).score(TEXTS, TOPICS) == 1
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [np.arange(600) % 3 - 1, np.arange(600) % 2 == 0, np.arange(600) % 2 / 4, np.eye(3, dtype=int)[np.arange(600) % 3]],
+)
+def test_a_saved_classifier_has_the_same_classes_and_parameters(data, tmp_path, labels):
+    fitted = SoftmaxClassifier("ova", negatives=np.int64(2), sampler="uniform", epochs=1, random_state=3).fit(data[0], labels)
+    loaded = SoftmaxClassifier.load(fitted.save(tmp_path / "model"))
+    assert loaded.get_params() == fitted.get_params()
+    assert loaded.classes_.dtype == fitted.classes_.dtype
+    for method in ("predict", "decision_function"):
+        np.testing.assert_array_equal(getattr(loaded, method)(data[2]), getattr(fitted, method)(data[2]))
+
+
 # ---- among other estimators
 
 

@@ -12,7 +12,7 @@ ROOT = Path(embedx.__file__).parent
 LAYERS = (
     {"errors"}, {"registry"}, {"settings"}, {"pages"}, {"kernels"}, {"storage"}, {"training"}, {"text"}, {"labeled"},
     {"search"}, {"samplers"}, {"objectives"}, {"parameters"}, {"optimizers"}, {"engine"}, {"vectors"}, {"evaluation"},
-    {"skipgram", "classification"}, {"comparison", "report", "distributed"}, {"cli"},
+    {"skipgram", "classification"}, {"comparison", "report", "distributed"}, {"api"}, {"cli"},
 )  # fmt: skip
 ABOVE_ALL = {"__init__", "__main__"}  # what a user asks the package for, wherever it lies
 

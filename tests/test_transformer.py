@@ -63,8 +63,57 @@ def test_parameters_are_read_set_and_cloned(tmp_path):
     assert repr(embedx.SkipGram(dim=3)) == "SkipGram(objective='ns', dim=3)"
     with pytest.raises(NotFittedError):
         check_is_fitted(copy)
-    with pytest.raises(EmbedxError, match="this SkipGram is not fitted yet; call fit first"):
-        copy.transform([["a"]])
+    for kind in (EmbedxError, NotFittedError):
+        with pytest.raises(kind, match="this SkipGram is not fitted yet; call fit first"):
+            copy.transform([["a"]])
+    assert not hasattr(copy, "model")
+
+
+def test_gensims_names_are_taken():
+    made = embedx.SkipGram(vector_size=7, sg=0, negative=3, workers=1, alpha=0.05, iter=2, max_final_vocab=9, cbow_mean=1)
+    settings = made.config.settings
+    assert (settings.dim, settings.architecture, settings.threads, settings.epochs) == (7, "cbow", 1, 2)
+    assert (settings.learning_rate, settings.optimizer) == (0.05, "sgd")
+    assert (made.config.objective.settings.negatives, made.config.vocabulary.max_vocab) == (3, 9)
+    assert embedx.SkipGram(hs=1, negative=0).config.objective.name == "hs"
+    assert made.set_params(vector_size=5).get_params()["dim"] == 5
+    for given in ({"dim": 3, "vector_size": 4}, {"objective": "ar", "hs": 1}):
+        with pytest.raises(TypeError, match=" are the same setting; give one of them"):
+            embedx.SkipGram(**given)
+    with pytest.raises(ValueError, match="cbow_mean=0: must be 1"):
+        embedx.SkipGram(cbow_mean=0)
+    with pytest.raises(EmbedxError, match="negatives does not apply to objective='hs'; taken by ns"):
+        embedx.SkipGram("hs", negatives=3)
+
+
+def test_training_continues_with_more_text_and_its_words(documents, capsys):
+    fitted = embedx.SkipGram(**SMALL, phrases=1).partial_fit(documents[0])
+    before, counts = fitted.model["cat"].copy(), int(fitted.model.counts.sum())
+    fitted.partial_fit([["lorry", "car", "road"]] * 50)
+    assert "lorry" in fitted.model
+    assert int(fitted.model.counts.sum()) == counts + 150
+    np.testing.assert_allclose(fitted.model["cat"], before, atol=1e-6)  # which the new text has not
+    assert capsys.readouterr().err == ""
+
+
+def test_commands_are_functions(documents, tmp_path):
+    texts, topics = documents
+    (tmp_path / "rows.txt").write_text("".join(f"__label__{y} {' '.join(x)}\n" for x, y in zip(texts, topics, strict=True)))
+    words = embedx.train(texts, **SMALL, output=tmp_path / "words", verbose=True)
+    np.testing.assert_array_equal(embedx.load(tmp_path / "words").vectors, words.vectors)
+    assert embedx.evaluate(tmp_path / "words").models == [str(tmp_path / "words")]
+    found = embedx.classify(tmp_path / "rows.txt", output=tmp_path / "labels", threads=1, epochs=2)
+    assert embedx.evaluate(tmp_path / "labels", test=tmp_path / "rows.txt") == embedx.evaluate(
+        found, test=tmp_path / "rows.txt"
+    )
+    assert embedx.write_report(tmp_path / "labels", tmp_path / "page.html").is_file()
+    with pytest.raises(EmbedxError, match="labels: exists already; add overwrite=True"):
+        embedx.classify(tmp_path / "rows.txt", output=tmp_path / "labels", threads=1, epochs=1)
+    with pytest.raises(TypeError, match=r"compare takes no epoch; did you mean epochs\?"):
+        embedx.compare(str(tmp_path / "rows.txt"), ["ns"], tmp_path / "out", epoch=1)
+    with pytest.raises(EmbedxError, match="^epochs and time_budget both say when to stop"):
+        embedx.compare(str(tmp_path / "rows.txt"), ["ns"], tmp_path / "out", epochs=1, time_budget="3s")
+    assert embedx.__version__[0].isdigit()
 
 
 def test_callbacks_hear_of_every_epoch(documents):

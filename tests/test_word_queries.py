@@ -31,6 +31,10 @@ def assert_same(found, expected):
 
 @needs_gensim
 def test_numbers_are_those_of_gensim(ours, theirs):
+    assert_same(ours.similar_by_word("w1", topn=4), theirs.similar_by_word("w1", topn=4))
+    assert_same(ours.similar_by_vector(ours["w1"], topn=4), theirs.similar_by_vector(ours["w1"], topn=4))
+    assert ours.distance("w1", "w2") == pytest.approx(theirs.distance("w1", "w2"), abs=1e-6)
+    np.testing.assert_allclose(ours.get_vector("w5", norm=True), theirs.get_vector("w5", norm=True), rtol=1e-5)
     assert ours.vector_size == theirs.vector_size
     assert (ours.index_to_key, ours.key_to_index) == (theirs.index_to_key, theirs.key_to_index)
     assert ("w3" in ours, "x" in ours) == ("w3" in theirs, "x" in theirs)
@@ -84,3 +88,23 @@ def test_documents_have_the_mean_of_their_words():
     assert few.mean_vectors(iter([("a",)])).tolist() == [[1, 2]]
     with pytest.raises(EmbedxError, match="'a b': a document is a list of tokens; split the text"):
         few.mean_vectors(["a b"])
+
+
+def test_word_vectors_are_a_sequence_of_words_that_notebooks_show(ours, tmp_path):
+    assert list(ours) == WORDS
+    assert len(ours[["w1", "w2"]]) == 2
+    some = model.WordVectors(["<b>"], {"input": np.ones((1, 3), np.float32)}, facts={"objective": "ns"})
+    assert "<td>ns</td>" in some._repr_html_()
+    assert "<td>&lt;b&gt;</td>" in some._repr_html_()
+    exported = model.load(ours.export(tmp_path / "vectors.txt"))
+    np.testing.assert_allclose(exported.vectors, ours.vectors, rtol=1e-5)
+    with pytest.raises(TypeError, match="topn=3 and top_k=4 are the same"):
+        ours.most_similar("w1", top_k=4, topn=3)
+
+
+def test_word_vectors_are_scored_on_files_and_against_others(ours, tmp_path):
+    (tmp_path / "pairs.tsv").write_text("".join(f"w{k}\tw{k + 1}\t{k}\n" for k in range(40)))
+    found = ours.evaluate(pairs=tmp_path / "pairs.tsv", against=ours)
+    assert [each.used for each in found.scores] == [40, 40]
+    assert found.differences[0].difference == 0
+    assert repr(found) == found.table()

@@ -24,7 +24,6 @@ from embedx.classification.label_tree import CANDIDATES, LabelTree
 from embedx.classification.settings import OF_STEPS, OF_TREE, ClassifySettings
 from embedx.labeled.data import DataSchema, Labeled, Labels, TextSchema
 from embedx.labeled.files import MemoryBudget
-from embedx.labeled.tables import TableSettings
 from embedx.labeled.words import TextFeatures, TextFeatureSettings
 from embedx.objectives.contract import Objective
 from embedx.parameters import check_names, fields_of, python_names, settled, signature
@@ -56,7 +55,6 @@ NOT_TRAINING = {
     *OF_TREE,
 }  # how files are tested, and what stays as it is
 FIELDS = fields_of(ClassifySettings, is_of_words=False)
-CLASSIFY_FIELDS = fields_of(ClassifySettings, TextFeatureSettings, TableSettings, is_of_words=False)  # of `embedx.classify`
 PARAMETERS: dict[str, Any] = {name: None for name in FIELDS if name not in {*OTHER_NAMES, *NOT_TRAINING}}
 PARAMETERS |= {"random_state": None, "n_jobs": None, "verbose": False}
 

@@ -50,7 +50,7 @@ class ScoreDifference:
     runs: tuple[int, int] = (1, 1)  # models of either side
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Report:
     """The scores of one model or more, with differences if there are two or more."""
 
@@ -112,6 +112,11 @@ class Report:
             names = [f"{side}: {model}" for side, model in zip(self.sides, self.models, strict=True)]
             lines = [*names, "", *lines, "", *aligned(rows), "", *self.conclusions()]
         return "\n".join(lines)
+
+    def __str__(self) -> str:
+        return self.table()
+
+    __repr__ = __str__  # in a notebook
 
     def tsv(self) -> str:
         """The same for programs: a row for each score, then one for each difference, whose model is `A - B`; full precision,

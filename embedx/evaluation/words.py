@@ -16,11 +16,13 @@ Words are scored by gensim's rules, which are printed with every score:
 Each score has a 95 % interval; see `embedx.evaluation.statistics` for what it covers.
 """
 
+import dataclasses
 import glob
 import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -42,6 +44,7 @@ from embedx.evaluation.word_sets import (
 from embedx.training.progress import Progress, Silent
 from embedx.vectors.model import VECTORS, WordVectors, load, unit
 
+Model = WordVectors | str | Path  # or the path of one
 POOLED = "pooled"  # the name of several sets of pairs together
 
 # ---- scoring a model
@@ -125,8 +128,16 @@ def paired_difference(a: Sequence[Answers], b: Sequence[Answers], seed: int = 0)
     return ScoreDifference(test.name, test.measure, found.value, found.interval(), shared, runs)
 
 
+def evaluated(model: Model, against: Sequence[Model] | Model = (), **how: Any) -> Report:
+    """As `evaluate`, with the fields of `WordTests` by name: pairs=["sim.tsv"], analogies="questions.txt", seed=3, ..."""
+    tests = {field.name: how.pop(field.name) for field in dataclasses.fields(WordTests) if field.name in how}
+    several = tests.keys() & {"pairs", "categories", "outliers"}
+    tests |= {name: [tests[name]] for name in several if isinstance(tests[name], str | Path)}
+    return evaluate([model], [against] if isinstance(against, Model) else against, WordTests(**tests), **how)
+
+
 def evaluate(
-    models: Sequence[str | Path], others: Sequence[str | Path] = (), tests: WordTests | None = None, *, which: str = VECTORS[0],
+    models: Sequence[Model], others: Sequence[Model] = (), tests: WordTests | None = None, *, which: str = VECTORS[0],
     oov: bool = False, trust_pickle: bool = False, progress: Progress | None = None,
 ) -> Report:  # fmt: skip
     """Score models; with `others`, also the difference between the means of the two sides.
@@ -142,9 +153,11 @@ def evaluate(
             "three models or more are two configurations, each with several seeds: name the models of the second by --against, "
             "which takes patterns such as 'b.*.embedx'"
         )
-    names = [*map(str, models), *matching(others)]
+    given = [*models, *matching(others)]
+    names = [str(each.facts.get("source", "model")) if isinstance(each, WordVectors) else str(each) for each in given]
     sets = tests.read()
-    opened = [load(name, progress, trust_pickle).of(which) for name in names]
+    loaded = [each if isinstance(each, WordVectors) else load(each, progress, trust_pickle) for each in given]
+    opened = [each.of(which) for each in loaded]
     if oov and not any(each.subwords for each in opened):
         raise EmbedxError(f"--oov: {' and '.join(names)} without n-grams; train with --subwords 3-6")
     answered = [score(each, sets, progress, oov) for each in opened]
@@ -156,10 +169,13 @@ def evaluate(
     return Report(names, scores, differences, warnings, tests.seed, tests.protocol, which, n)
 
 
-def matching(patterns: Sequence[str | Path]) -> list[str]:
-    """The paths, in order, with those in place of a pattern that match it."""
-    found = []
-    for each in map(str, patterns):
+def matching(patterns: Sequence[Model]) -> list[WordVectors | str]:
+    """The paths and models, in order, with those in place of a pattern that match it."""
+    found: list[WordVectors | str] = []
+    for each in (each if isinstance(each, WordVectors) else str(each) for each in patterns):
+        if isinstance(each, WordVectors):
+            found.append(each)
+            continue
         is_pattern = glob.has_magic(each) and not os.path.exists(each)
         paths = sorted(glob.glob(each)) if is_pattern else [each]
         if not paths:

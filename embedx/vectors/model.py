@@ -15,9 +15,11 @@ In the model folder (see `embedx.storage.folder`):
 
 import itertools
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
+from html import escape
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +39,8 @@ from embedx.vectors.subwords import Subwords
 
 TASK = "skipgram"
 VECTORS = ("input", "output", "sum")  # of a word: see `WordVectors.of`
+TOP_K = 10  # words that a query returns
+SHOWN = ("objective", "epochs", "final_loss", "words_per_second", "source")  # facts in a notebook
 MAX_SUGGESTED = 50_000  # words that are compared with an unknown one to suggest the nearest
 MAX_COSINES = 1 << 25  # at a time: 128 MB
 OF_SUBWORDS = ("word_part", "ngram", "ngram_bucket")
@@ -106,7 +110,17 @@ class WordVectors:
     def __len__(self) -> int:
         return len(self.words)
 
-    def __contains__(self, word: str) -> bool:
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.words)
+
+    def _repr_html_(self) -> str:
+        """A table, for notebooks."""
+        facts = {name.replace("_", " "): self.facts[name] for name in SHOWN if self.facts.get(name) is not None}
+        rows = {"words": f"{len(self):,}", "dim": self.vector_size, **facts, "first words": ", ".join(self.words[:10])}
+        cells = "".join(f"<tr><th>{name}</th><td>{escape(str(value))}</td></tr>" for name, value in rows.items())
+        return f"<table>{cells}</table>"
+
+    def __contains__(self, word: object) -> bool:
         return word in self.key_to_index
 
     def __getitem__(self, word: str | Sequence[str]) -> np.ndarray:
@@ -122,6 +136,10 @@ class WordVectors:
         if vector is None:
             raise self._unknown(word)
         return vector
+
+    def get_vector(self, word: str, norm: bool = False) -> np.ndarray:
+        """The vector of a word, float32 (dim,), with `norm` at length 1. Raises KeyError."""
+        return self._unit(word) if norm else self[word]
 
     @property
     def vector_size(self) -> int:
@@ -153,6 +171,10 @@ class WordVectors:
         """Cosine of two words' vectors."""
         return float(self._unit(a) @ self._unit(b))
 
+    def distance(self, a: str, b: str) -> float:
+        """1 - the cosine of two words' vectors."""
+        return 1 - self.similarity(a, b)
+
     def n_similarity(self, some: Sequence[str], others: Sequence[str]) -> float:
         """Cosine of the means of two lists of words' vectors. Raises EmbedxError where one is empty."""
         if not (some and others):
@@ -180,17 +202,18 @@ class WordVectors:
             means.append(self.vectors[rows].mean(axis=0) if rows else np.zeros(self.vector_size, np.float32))
         return np.array(means, np.float32).reshape(len(means), self.vector_size)
 
-    def analogy(self, a: str, b: str, c: str, top_k: int = 10) -> list[tuple[str, float]]:
+    def analogy(self, a: str, b: str, c: str, top_k: int = TOP_K, *, topn: int | None = None) -> list[tuple[str, float]]:
         """Words d such that a is to b as c is to d: those with the largest cosine to b - a + c (3CosAdd)."""
-        return self.most_similar([b, c], [a], top_k)
+        return self.most_similar([b, c], [a], top_k, topn=topn)
 
     def most_similar(
         self, positive: str | np.ndarray | Sequence[str | np.ndarray],
-        negative: str | np.ndarray | Sequence[str | np.ndarray] = (), top_k: int = 10,
+        negative: str | np.ndarray | Sequence[str | np.ndarray] = (), top_k: int = TOP_K, *, topn: int | None = None,
     ) -> list[tuple[str, float]]:  # fmt: skip
         """The `top_k` words with the largest cosine to the sum of the unit vectors of `positive` minus that of `negative`.
 
         Words of the query are excluded, as in word2vec.c and gensim. A vector in place of a word counts with its own length.
+        `topn`, as gensim calls it, is another name of `top_k`.
         """
         plus, minus = as_list(positive), as_list(negative)
         query = np.zeros(self.vectors.shape[1], np.float32)
@@ -198,14 +221,23 @@ class WordVectors:
             for item in items:
                 query += sign * (self._unit(item) if isinstance(item, str) else item)
         excluded = {self.key_to_index[item] for item in plus + minus if isinstance(item, str) and item in self.key_to_index}
-        return self._nearest([unit(query)], [excluded], top_k)[0]
+        return self._nearest([unit(query)], [excluded], n_wanted(top_k, topn))[0]
+
+    def similar_by_word(self, word: str, top_k: int = TOP_K, *, topn: int | None = None) -> list[tuple[str, float]]:
+        """The words with the largest cosine to that of `word`."""
+        return self.most_similar(word, (), top_k, topn=topn)
+
+    def similar_by_vector(self, vector: np.ndarray, top_k: int = TOP_K, *, topn: int | None = None) -> list[tuple[str, float]]:
+        """The words with the largest cosine to a vector (dim,)."""
+        return self.most_similar(np.asarray(vector), (), top_k, topn=topn)
 
     def most_similar_batch(
-        self, queries: Sequence[str | np.ndarray] | np.ndarray, top_k: int = 10
+        self, queries: Sequence[str | np.ndarray] | np.ndarray, top_k: int = TOP_K, *, topn: int | None = None
     ) -> list[list[tuple[str, float]]]:
         """The result of `most_similar` for each query by itself, a word or a vector (or a row of an array)."""
         units = [self._unit(each) if isinstance(each, str) else unit(each) for each in queries]
-        return self._nearest(units, [{self.index(each)} if isinstance(each, str) else set() for each in queries], top_k)
+        excluded = [{self.index(each)} if isinstance(each, str) else set() for each in queries]
+        return self._nearest(units, excluded, n_wanted(top_k, topn))
 
     def _nearest(self, units: Sequence[np.ndarray], excluded: Sequence[set[int]], top_k: int) -> list[list[tuple[str, float]]]:
         """The words with the largest cosines to each of some unit vectors (dim,), but for the excluded rows of each."""
@@ -244,6 +276,22 @@ class WordVectors:
             overwrite=overwrite,
         )  # fmt: skip
 
+    def export(self, path: str | Path, format: str | None = None, *, overwrite: bool = False, **options: Any) -> Path:
+        """Write the vectors as a file of another program, as `embedx export` does, and return its path.
+
+        format   word2vec, glove, npz, ...; by default by the suffix
+        options  dtype="float16", top=10_000 (words) and vectors="sum"
+        """
+        from embedx.vectors.export import export
+
+        return export(self, format, Path(path), overwrite, **options)
+
+    def evaluate(self, **tests: Any) -> Any:
+        """Scores on the packaged test sets, or on files named by `tests`, as `embedx.evaluate` does: an object that prints as a
+        table, with `scores`, `as_dict()` and `tsv()`.
+        """
+        return import_module("embedx.evaluation.words").evaluated(self, **tests)  # which is built on this file
+
     @cached_property
     def _norms(self) -> np.ndarray:  # float32 (words,), 1 where a vector is zero
         norms = np.concatenate([np.linalg.norm(rows, axis=1) for rows in row_blocks(self.vectors)])
@@ -255,6 +303,13 @@ def unit(vector: np.ndarray) -> np.ndarray:
     """`vector` at length 1; a zero vector stays zero."""
     norm = float(np.linalg.norm(vector))
     return np.divide(vector, norm) if norm > 0 else vector
+
+
+def n_wanted(top_k: int, topn: int | None) -> int:
+    """The one of both that was given. Raises TypeError for both."""
+    if topn is not None and top_k not in (TOP_K, topn):
+        raise TypeError(f"topn={topn} and top_k={top_k} are the same; give one of them")
+    return top_k if topn is None else topn
 
 
 def as_list(items: str | np.ndarray | Sequence[str | np.ndarray]) -> list[str | np.ndarray]:

@@ -1,0 +1,150 @@
+"""The commands as functions: `embedx.train`, `classify`, `compare`, `evaluate` and `write_report`."""
+
+import dataclasses
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from embedx import objectives, samplers
+from embedx.classification import classifier
+from embedx.classification import task as classification
+from embedx.classification.defaults import default_objective, new_objective
+from embedx.classification.settings import ClassifySettings, check_given
+from embedx.comparison import compare as comparison
+from embedx.comparison.settings import CompareSettings
+from embedx.engine.settings import check_stopping
+from embedx.errors import EmbedxError
+from embedx.evaluation import words
+from embedx.evaluation.word_report import Report
+from embedx.labeled.read import read, read_training
+from embedx.labeled.tables import TableSettings
+from embedx.labeled.words import TextFeatureSettings
+from embedx.parameters import check_names, fields_of, python_names, settled
+from embedx.report import report as pages
+from embedx.skipgram import estimator as skipgram
+from embedx.skipgram.task import Callback
+from embedx.storage.folder import task_of
+from embedx.text.encode import Corpora
+from embedx.training.progress import Progress, Reporter, Silent
+from embedx.vectors.model import WordVectors
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from embedx.classification.parameters import ClassifyParameters
+    from embedx.skipgram.parameters import SkipGramParameters
+
+
+CLASSIFY = fields_of(ClassifySettings, TextFeatureSettings, TableSettings, is_of_words=False)
+COMPARE = {field.name: field for field in dataclasses.fields(CompareSettings)}
+write_report = python_names()(pages.report)
+
+
+def _progress(verbose: bool) -> Progress:
+    return Reporter(sys.stderr) if verbose else Silent()
+
+
+@python_names()
+def train(
+    corpora: Corpora, objective: str | None = None, *, output: str | Path | None = None, overwrite: bool = False,
+    cache_dir: str | Path | None = None, verbose: bool = False, callbacks: Iterable[Callback] = (),
+    **settings: "Unpack[SkipGramParameters]",
+) -> WordVectors:  # fmt: skip
+    """Train word vectors, as `embedx train` does, with the settings that `SkipGram` takes.
+
+    corpora    files, patterns, directories, URLs or names of corpora, one or a list, or token lists
+    output     the model folder to write, if any
+    overwrite  whether it may replace a model
+    verbose    whether to report progress on standard error
+    callbacks  as of `SkipGram.fit`
+    """
+    trainer = skipgram.SkipGram(objective, cache_dir=cache_dir, verbose=verbose, **settings)
+    model = trainer.fit(corpora, callbacks=callbacks).model
+    if output is not None:
+        model.save(output, overwrite)
+    return model
+
+
+@python_names()
+def classify(
+    train: str | Path, train_labels: str | None = None, *, objective: str | None = None, output: str | Path | None = None,
+    overwrite: bool = False, verbose: bool = False, **settings: "Unpack[ClassifyParameters]",
+) -> classifier.Classifier:  # fmt: skip
+    """Train a classifier on labelled data in a file, as `embedx classify` does. For arrays see `SoftmaxClassifier`.
+
+    train         any file that `embedx classify` reads, and `train_labels` beside it
+    objective     by default as suits the data
+    output        the model folder to write, if any, and `overwrite` as of `train`
+    settings      those of `embedx classify` by name
+    """
+    check_names("classify", settings, CLASSIFY)
+    given, progress = settled(settings, CLASSIFY), _progress(verbose)
+    check_stopping(given)
+    table, text = TableSettings.from_options(given), TextFeatureSettings.from_options(given)
+    ClassifySettings.from_options(given)  # refused before anything is read
+    data = read_training(str(train), train_labels, progress=progress, text=text, table=table)
+    if objective is None:
+        objective, chosen = default_objective(data, given)
+        given = chosen | given
+    objectives.check_applies(given, objective)
+    made, chosen_settings = new_objective(objectives.find(objective), given), ClassifySettings.from_options(given)
+    check_given(given, chosen_settings, made)
+    own = samplers.own_options(given)
+    trained = classification.train(data, made, chosen_settings, sampler_options=own, progress=progress)
+    if output is not None:
+        trained.classifier.save(output, overwrite)
+    trained.outcome.raise_reason()
+    return trained.classifier
+
+
+@python_names()
+def compare(
+    data: str | Sequence[str], objectives: Sequence[str], output: str | Path, *, overwrite: bool = False, resume: bool = False,
+    verbose: bool = False, **settings: Any,
+) -> comparison.Comparison:  # fmt: skip
+    """Train several objectives on the same data and rank them, as `embedx compare` does: `ranking`, and a page in `output`.
+
+    data      text, or labelled data with `test`, which are named as on the command line
+    settings  those of `embedx compare`, of each run, and files: test, train_labels, test_labels, pairs, analogies, cache_dir
+    """
+    names = ("train_labels", "test", "test_labels", "pairs", "analogies", "cache_dir")
+    files = {name: settings.pop(name, None) for name in names}
+    fields = {**CLASSIFY, **skipgram.FIELDS, **COMPARE}
+    check_names("compare", settings, fields)
+    given = settled(settings, fields)
+    own = CompareSettings.from_options(given)
+    passed = {name: value for name, value in given.items() if name not in COMPARE}
+    found = comparison.data_of([data] if isinstance(data, str) else list(data), passed, own, **files)
+    how: dict[str, Any] = {"resume": resume, "overwrite": overwrite, "progress": _progress(verbose)}
+    return comparison.compare(found, list(objectives), own, Path(output), **how)
+
+
+@python_names()
+def evaluate(
+    model: WordVectors | classifier.Classifier | str | Path, *, test: str | Path | None = None, test_labels: str | None = None,
+    verbose: bool = False, **tests: Any,
+) -> Report | dict[str, float]:  # fmt: skip
+    """The scores of a model, or of the model in a folder or file.
+
+    Of word vectors a `Report` on the packaged test sets, which prints as a table and has `scores`, `as_dict()` and `tsv()`:
+
+    against                       another model or a list of them, to whose scores the differences are told
+    pairs, categories, outliers   files of test sets instead of the packaged ones
+    analogies                     a file of questions
+    protocol, method, candidates  how analogies are answered
+    which                         "input", "output" or "sum": the vectors
+    oov, seed, trust_pickle       as the options of `embedx eval`
+
+    Of a classifier its metrics on the data in the file `test`, by name.
+    """
+    is_path, progress = isinstance(model, str | Path), _progress(verbose)
+    if isinstance(model, WordVectors) or (is_path and task_of(Path(str(model))) != classifier.TASK):
+        if test is not None:
+            raise EmbedxError("--test is for classifiers, and the model has word vectors")
+        return words.evaluated(model, progress=progress, **tests)  # type: ignore[arg-type]
+    found = classifier.load(str(model)) if is_path else model
+    assert isinstance(found, classifier.Classifier)
+    if test is None or tests:
+        raise EmbedxError("a classifier is scored on labelled data: name them with --test, alone or with --test-labels")
+    return found.evaluate(read(str(test), test_labels, progress=progress, like=found.known), progress=progress)
