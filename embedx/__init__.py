@@ -12,17 +12,9 @@ if TYPE_CHECKING:
 
     __version__: str
 
-__all__ = [
-    "EmbedxError",
-    "SkipGram",
-    "WordVectors",
-    "classify",
-    "compare",
-    "evaluate",
-    "load",
-    "train",
-    "write_report",
-]  # what `import *` gets, without scikit-learn too
+__all__ = [  # what `import *` gets, without scikit-learn too
+    "EmbedxError", "SkipGram", "WordVectors", "classify", "compare", "evaluate", "load", "train", "write_report",
+]  # fmt: skip
 
 _HOME = {
     "EmbedxError": "errors", "EpochEnd": "skipgram.task", "SkipGram": "skipgram.estimator",

@@ -24,7 +24,10 @@ GENSIM = {  # gensim's name of a setting
     "vector_size": "dim", "alpha": "learning_rate", "negative": "negatives", "workers": "threads", "iter": "epochs",
     "max_final_vocab": "max_vocab",
 }  # fmt: skip
-SWITCHES = {"sg": (0, 1), "hs": (0, 1), "cbow_mean": (1,)}  # gensim's, and their values that are possible here
+SWITCHES: dict[str, dict[int, tuple[str, Any] | None]] = {  # gensim's: what each of their possible values asks for
+    "sg": {0: ("architecture", "cbow"), 1: ("architecture", "skipgram")}, "hs": {0: None, 1: ("objective", "hs")},
+    "cbow_mean": {1: None},
+}  # fmt: skip
 OPTION = re.compile(
     r"(?P<kept>`embedx[^`]*`)"
     r"|(?<![\w-])--(?:set )?(?P<name>[a-z][a-z0-9-]*)(?P<value>[ =]\S+?(?=[:;,.)]*( |$)))?"
@@ -67,22 +70,15 @@ def check_names(owner: str, given: Iterable[str], known: Iterable[str]) -> None:
 def without_gensims_names(given: Mapping[str, Any]) -> dict[str, Any]:
     """The settings by our names. Raises TypeError for one that is given twice, and ValueError for what is not possible here."""
     found = {name: value for name, value in given.items() if name not in GENSIM and name not in SWITCHES}
-    switched: dict[str, Any] = {}
-    for name, possible in SWITCHES.items():
-        if given.get(name, possible[-1]) not in possible:
-            raise ValueError(f"{name}={given[name]!r}: must be {' or '.join(map(str, possible))}")
-    if "sg" in given:
-        switched["architecture"] = "skipgram" if given["sg"] else "cbow"
-    if given.get("hs"):
-        switched["objective"] = "hs"
-    pairs = [(name, GENSIM[name], value) for name, value in given.items() if name in GENSIM]
-    pairs += [(next(each for each in SWITCHES if each in given), *item) for item in switched.items()]
-    for name, ours, value in pairs:
-        if name == "negative" and not value:  # as gensim has it with hs=1
+    for name, value in given.items():
+        if name in SWITCHES and value not in SWITCHES[name]:
+            raise ValueError(f"{name}={value!r}: must be {' or '.join(map(str, SWITCHES[name]))}")
+        pair = SWITCHES[name][value] if name in SWITCHES else (GENSIM[name], value) if name in GENSIM else None
+        if pair is None or (name == "negative" and not value):  # which gensim takes with hs=1
             continue
-        if found.get(ours, value) != value:
-            raise TypeError(f"{name}={given[name]!r} and {ours}={found[ours]!r} are the same setting; give one of them")
-        found[ours] = value
+        ours, wanted = pair
+        if found.setdefault(ours, wanted) != wanted:
+            raise TypeError(f"{name}={value!r} and {ours}={found[ours]!r} are the same setting; give one of them")
     if "alpha" in given:  # a rate of word2vec, whose optimiser that is
         found.setdefault("optimizer", "sgd")
     return found

@@ -330,10 +330,8 @@ def test_partial_fit_says_what_it_needs(data):
 
 # ---- texts, and folders
 
-TEXTS, TOPICS = (
-    ["the cat purrs", "a dog and a cat", "the car on the road", "a road, a car"] * 20,
-    ["pet", "pet", "car", "car"] * 20,
-)
+TEXTS = ["the cat purrs", "a dog and a cat", "the car on the road", "a road, a car"] * 20
+TOPICS = ["pet", "pet", "car", "car"] * 20
 
 
 def test_texts_are_classified_by_their_words_and_in_pipelines(tmp_path):
@@ -350,10 +348,10 @@ def test_texts_are_classified_by_their_words_and_in_pipelines(tmp_path):
     assert loaded.partial_fit(TEXTS, TOPICS).score(TEXTS, TOPICS) == 1
 
 
-@pytest.mark.parametrize(
-    "labels",
-    [np.arange(600) % 3 - 1, np.arange(600) % 2 == 0, np.arange(600) % 2 / 4, np.eye(3, dtype=int)[np.arange(600) % 3]],
-)
+ROWS = np.arange(600)
+
+
+@pytest.mark.parametrize("labels", [ROWS % 3 - 1, ROWS % 2 == 0, ROWS % 3 * 1.0, np.eye(3, dtype=int)[ROWS % 3]])
 def test_a_saved_classifier_has_the_same_classes_and_parameters(data, tmp_path, labels):
     fitted = SoftmaxClassifier("ova", negatives=np.int64(2), sampler="uniform", epochs=1, random_state=3).fit(data[0], labels)
     loaded = SoftmaxClassifier.load(fitted.save(tmp_path / "model"))

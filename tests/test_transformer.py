@@ -111,7 +111,7 @@ def test_commands_are_functions(documents, tmp_path):
         embedx.classify(tmp_path / "rows.txt", output=tmp_path / "labels", threads=1, epochs=1)
     with pytest.raises(TypeError, match=r"compare takes no epoch; did you mean epochs\?"):
         embedx.compare(str(tmp_path / "rows.txt"), ["ns"], tmp_path / "out", epoch=1)
-    with pytest.raises(EmbedxError, match="^epochs and time_budget both say when to stop"):
+    with pytest.raises(EmbedxError, match=r"^epochs and time_budget both say when to stop"):
         embedx.compare(str(tmp_path / "rows.txt"), ["ns"], tmp_path / "out", epochs=1, time_budget="3s")
     assert embedx.__version__[0].isdigit()
 

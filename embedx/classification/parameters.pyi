@@ -16,8 +16,7 @@ class ClassifierParameters(TypedDict, total=False):
     scaling: Literal["none", "l2", "column-max", "tf-idf"] | None
     hidden: int | None
     weights: Literal["dense", "sparse", "tree"] | None
-    propensity: bool | None
-    propensity_exponent: float | None
+    propensity: float | None
     propensity_a: float | None
     propensity_b: float | None
     bias: Literal["zero", "frequency", "none"] | None
@@ -87,8 +86,7 @@ class ClassifyParameters(TypedDict, total=False):
     arity: int | None
     beam: int | None
     trees: int | None
-    propensity: bool | None
-    propensity_exponent: float | None
+    propensity: float | None
     propensity_a: float | None
     propensity_b: float | None
     bias: Literal["zero", "frequency", "none"] | None

@@ -7,19 +7,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from embedx import objectives
+from embedx import objectives, parameters
 from embedx.errors import EmbedxError
-from embedx.parameters import (
-    GENSIM,
-    SWITCHES,
-    check_names,
-    fields_of,
-    objectives_own,
-    python_names,
-    settled,
-    signature,
-    without_gensims_names,
-)
 from embedx.settings import PhraseSettings, StartSettings, TextSettings, VocabularySettings, settings_of
 from embedx.skipgram import task
 from embedx.skipgram.configuration import configure
@@ -35,8 +24,8 @@ if TYPE_CHECKING:
     from embedx.skipgram.parameters import SkipGramParameters
 
 GROUPS = (SkipGramSettings, TextSettings, VocabularySettings, PhraseSettings, StartSettings)
-FIELDS = fields_of(*GROUPS, is_of_words=True)
-DEFAULTS = {name: None if name in objectives_own() else field.default for name, field in FIELDS.items()}
+FIELDS = parameters.fields_of(*GROUPS, is_of_words=True)
+DEFAULTS = {name: None if name in parameters.objectives_own() else field.default for name, field in FIELDS.items()}
 OWN = ("objective", "cache_dir", "verbose")  # parameters beside the settings
 
 
@@ -52,21 +41,23 @@ class SkipGram:
     verbose    whether to report progress on standard error
     """
 
-    @python_names()
+    @parameters.python_names()
     def __init__(
         self, objective: str | None = None, *, cache_dir: str | Path | None = None, verbose: bool = False,
         **settings: "Unpack[SkipGramParameters]",
     ) -> None:  # fmt: skip
-        check_names("SkipGram", settings, [*FIELDS, *GENSIM, *SWITCHES])
+        parameters.check_names("SkipGram", settings, [*FIELDS, *parameters.GENSIM, *parameters.SWITCHES])
         given = {"objective": objective} if objective is not None else {}
-        self._params = ({} if settings.get("start") else {"objective": "ns"}) | without_gensims_names({**given, **settings})
+        self._params = ({} if settings.get("start") else {"objective": "ns"}) | parameters.without_gensims_names(
+            {**given, **settings}
+        )
         self._params |= {"cache_dir": cache_dir} | ({"verbose": verbose} if verbose else {})
         self.cache_dir, self.verbose = Path(cache_dir) if cache_dir else None, verbose
-        self._options = settled(self._params, FIELDS)
+        self._options = parameters.settled(self._params, FIELDS)
         self.config = configure(self._params.get("objective"), self._options)
         objectives.check_applies(self._options, self.config.objective.name)
 
-    __init__.__signature__ = signature(  # type: ignore[attr-defined]
+    __init__.__signature__ = parameters.signature(  # type: ignore[attr-defined]
         {"objective": "ns"}, DEFAULTS | {"cache_dir": None, "verbose": False}
     )
 
@@ -82,7 +73,7 @@ class SkipGram:
             raise _not_fitted()("this SkipGram is not fitted yet; call fit first")
         return self._model
 
-    @python_names()
+    @parameters.python_names()
     def fit(self, corpora: Corpora, y: object = None, *, callbacks: Iterable[task.Callback] = ()) -> Self:
         """Train; the result is `self.model`. Raises `EmbedxError`. Ctrl-C keeps the model so far and is raised again; so is
         `DivergedError` when training diverges at lower rates too, with the model of what was last found good, if anything was.
@@ -96,7 +87,7 @@ class SkipGram:
         self.config = configure(self._params.get("objective"), self._options, defaults=defaults)
         return self._train(corpora, callbacks)
 
-    @python_names()
+    @parameters.python_names()
     def partial_fit(self, corpora: Corpora, y: object = None, *, callbacks: Iterable[task.Callback] = ()) -> Self:
         """Continue training with more text, as `start` does: words of the model keep their vectors, new words and counts are
         added. The first call is `fit`.
@@ -115,7 +106,7 @@ class SkipGram:
         self.outcome.raise_reason()
         return self
 
-    @python_names()
+    @parameters.python_names()
     def save(self, folder: str | Path, overwrite: bool = False) -> Path:
         """Write the model folder."""
         return self.model.save(Path(folder), overwrite)
@@ -140,8 +131,8 @@ class SkipGram:
 
     def set_params(self, **params: Any) -> Self:
         """Change settings, any that `SkipGram` takes. Raises as making one does, and then changes nothing."""
-        check_names("SkipGram", params, [*OWN, *FIELDS, *GENSIM, *SWITCHES])
-        vars(self).update(vars(type(self)(**{**self._params, **without_gensims_names(params)})))
+        parameters.check_names("SkipGram", params, [*OWN, *FIELDS, *parameters.GENSIM, *parameters.SWITCHES])
+        vars(self).update(vars(type(self)(**{**self._params, **parameters.without_gensims_names(params)})))
         return self
 
     def __sklearn_is_fitted__(self) -> bool:
