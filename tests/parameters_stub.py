@@ -14,13 +14,8 @@ from embedx.settings import kind_of
 from embedx.skipgram import estimator as skipgram
 
 ROOT = Path(parameters.__file__).parent
-HEAD = '''"""Types of parameters, from the declarations of settings; `python -m tests.parameters_stub` writes this file."""
-
-# fmt: off
-# ruff: noqa
-from os import PathLike
-from typing import Literal, TypedDict
-'''
+ABOUT = '"""Types of parameters, from the declarations of settings; `python -m tests.parameters_stub` writes this file."""'
+HEAD = f"{ABOUT}\n\n# fmt: off\n# ruff: noqa\nfrom os import PathLike\nfrom typing import Literal, TypedDict\n"
 ALSO = {**dict.fromkeys(("start", "vocab", "pretrained"), "PathLike[str]"), "validation": "float", "neighbours": "int"}
 
 

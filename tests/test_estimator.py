@@ -357,8 +357,7 @@ def test_a_saved_classifier_has_the_same_classes_and_parameters(data, tmp_path, 
     loaded = SoftmaxClassifier.load(fitted.save(tmp_path / "model"))
     assert loaded.get_params() == fitted.get_params()
     assert loaded.classes_.dtype == fitted.classes_.dtype
-    for method in ("predict", "decision_function"):
-        np.testing.assert_array_equal(getattr(loaded, method)(data[2]), getattr(fitted, method)(data[2]))
+    np.testing.assert_array_equal(loaded.predict(data[2]), fitted.predict(data[2]))
 
 
 # ---- among other estimators

@@ -96,8 +96,7 @@ def test_word_vectors_are_a_sequence_of_words_that_notebooks_show(ours, tmp_path
     some = model.WordVectors(["<b>"], {"input": np.ones((1, 3), np.float32)}, facts={"objective": "ns"})
     assert "<td>ns</td>" in some._repr_html_()
     assert "<td>&lt;b&gt;</td>" in some._repr_html_()
-    exported = model.load(ours.export(tmp_path / "vectors.txt"))
-    np.testing.assert_allclose(exported.vectors, ours.vectors, rtol=1e-5)
+    np.testing.assert_allclose(model.load(ours.export(tmp_path / "vectors.txt")).vectors, ours.vectors, rtol=1e-5)
     with pytest.raises(TypeError, match="topn=3 and top_k=4 are the same"):
         ours.most_similar("w1", top_k=4, topn=3)
 
