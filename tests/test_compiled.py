@@ -53,6 +53,51 @@ def used(place, before=""):
     return int(hits), done.stderr.splitlines()
 
 
+MISSING = "import numba.core.caching; del numba.core.caching._CacheLocator"
+CHANGED = """
+import numba
+from numba.core import codegen
+numba.version_info = numba.version_info._replace(short=(99, 0))
+old = codegen.JITCodeLibrary.__init__
+codegen.JITCodeLibrary.__init__ = lambda self, codegen, name, *, kind: old(self, codegen, name)
+codegen.CPUCodegen.create_library = lambda self, name, **named: codegen.JITCodeLibrary(self, name, kind=0)
+"""
+POINTS = """
+from typing import NamedTuple
+import numpy as np
+from embedx.kernels.by_address import by_address
+from embedx.kernels.compiled import kernel_part
+
+@by_address
+class Points(NamedTuple):
+    xs: np.ndarray
+
+@kernel_part
+def first(points):
+    return points.xs[0]
+
+@kernel
+def taken(points):
+    return first(points) + points.xs[1]
+
+assert taken(Points(np.array([1.5, 2]))) == 3.5
+"""
+
+
+@pytest.mark.parametrize(("change", "why"), [
+    (MISSING, "module 'numba.core.caching' has no attribute '_CacheLocator'"), (CHANGED, "argument: 'kind'"),
+], ids=["missing", "changed"])  # fmt: skip
+def test_a_numba_with_other_internals_compiles_kernels_in_its_own_way(place, change, why):
+    """And finds them again. Named tuples and parts of kernels work too."""
+    (place / "small_kernels.py").write_text(change + KERNELS + POINTS)
+    for expected in (0, 2):
+        hits, (line,) = used(place)
+        assert hits == expected
+        assert why in line
+        assert "is not known to this embedx" in line
+    assert list((place / "cache" / "kernels").rglob("small_kernels.taken*.nbi"))
+
+
 def half(data):
     return data[: len(data) // 2]
 

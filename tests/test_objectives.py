@@ -11,7 +11,7 @@ import pytest
 import reference
 from scipy.optimize import approx_fprime, minimize
 
-from embedx.kernels import compiled
+from embedx.kernels import adjusted
 from embedx.kernels.batch import Batch
 from embedx.objectives import OBJECTIVES
 from embedx.samplers import SAMPLERS
@@ -84,7 +84,7 @@ def answer(
     coefficients, parts = reference.coefficients_of(objective, dtype), contextlib.nullcontext()
     if plain and hasattr(coefficients, "py_func"):
         coefficients = coefficients.py_func
-        parts = mock.patch.object(compiled._Part, "__call__", lambda part, *arguments: part.py_func(*arguments))
+        parts = mock.patch.object(adjusted.Part, "__call__", lambda part, *arguments: part.py_func(*arguments))
     with parts, np.errstate(all="ignore"):  # garbage may overflow before it is dropped
         loss = coefficients(batch, state, constants, n_examples, n, dtype(lr))
     return float(loss), batch.z[:n_examples, :n], state

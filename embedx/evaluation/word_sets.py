@@ -186,8 +186,8 @@ def default_tests() -> list[TestSet]:
     gensim = find_spec("gensim")  # an import would take seconds
     if gensim is None or gensim.origin is None:
         raise EmbedxError(
-            "the default test sets come with gensim, which has no build for every Python yet; use Python 3.11 to 3.13, or name "
-            "test sets by --pairs or --analogies"
+            "the default test sets come with gensim; pip install gensim, which needs Python 3.11 to 3.13, or name test sets by "
+            "--pairs or --analogies"
         )
     folder = Path(gensim.origin).parent / "test" / "test_data"
     return [

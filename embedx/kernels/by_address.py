@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.core.imputils import lower_getattr_generic
-from numba.core.typing.templates import AttributeTemplate, infer_getattr
-from numba.core.typing.typeof import typeof_impl
-from numba.extending import NativeValue, models, register_model, unbox
+from numba.core.typing.templates import AttributeTemplate
+from numba.extending import NativeValue, infer_getattr, lower_getattr_generic, models, register_model, typeof_impl, unbox
+
+from embedx.kernels.compiled import ADJUSTED
 
 Class = TypeVar("Class", bound=type)
 
@@ -28,7 +28,9 @@ class _Address(types.Type):  # type: ignore[misc]
 
 
 def by_address(named_tuple: Class) -> Class:
-    """Mark a class of named tuples."""
+    """Mark a class of named tuples. Where kernels count references after all, arrays cannot be passed so: it stays as it is."""
+    if ADJUSTED is None:
+        return named_tuple
 
     @typeof_impl.register(named_tuple)
     def _(value: Any, context: Any) -> _Address:

@@ -1,63 +1,45 @@
-"""`kernel` and `kernel_part`, the decorators of compiled functions, and the disk cache of their machine code.
+"""`kernel` and `kernel_part`, the decorators of compiled functions.
 
-Machine code is kept in a folder named by a hash of the sources that kernels can depend on, because numba looks only at the
-file a function stands in and does not notice edits in the helpers it calls, or the constants it takes, from other files. What
-cannot be read there, or not be written, is compiled again.
+`embedx.kernels.adjusted` makes numba compile them faster and keep them on disk, by classes of numba that may change without
+notice. Where those do not work, numba compiles and keeps functions in its own way: with the same results, in more time.
 """
 
-import functools
-import gc
-import hashlib
-import os
-import pickle
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-import llvmlite
 import numba
-from numba import types
-from numba.core import caching
-from numba.core.codegen import JITCodeLibrary
-from numba.core.compiler import Compiler
-from numba.core.compiler_lock import global_compiler_lock
-from numba.core.registry import CPUDispatcher
-from numba.core.serialize import dumps
-from numba.core.targetconfig import ConfigStack
 
-from embedx.kernels.cache_home import cache_home, log, writable
+from embedx.kernels.cache_home import log
+from embedx.kernels.kernel_folder import KERNEL_FOLDER, WITHOUT_KERNELS
 
+__all__ = ["KERNEL_FOLDER", "PART", "WITHOUT_KERNELS", "chosen_by_number", "is_cached", "kernel", "kernel_part"]
+
+TESTED = (0, 68)  # the latest numba that the tests ran with; a later one is tried before it is adjusted
 # Vectorises as well as full fast-math, but leaves NaN and infinity alone, so that a diverged run can be seen.
 FAST_MATH = {"reassoc", "contract", "arcp", "nsz", "afn"}
-# Passes of numba's compiler for what kernels do not have: closures, exceptions, `with`, array expressions, literal types
-LEFT_OUT = {
-    "with_lifting", "inline_closure_likes", "make_function_op_code_to_jit_function", "inline_inlinables", "find_literally",
-    "Rewrite dynamic raises", "literal_unroll", "LiteralPropagation", "inline_overloads", "nopython_rewrites", "annotate_types",
-}  # fmt: skip
-# Folders without kernels, which those with kernels do not import: an edit there leaves the machine code valid.
-WITHOUT_KERNELS = {
-    "classification", "cli", "comparison", "distributed", "evaluation", "pages", "report", "skipgram", "vectors",
-}  # fmt: skip
+OPTIONS = {"nogil": True, "fastmath": FAST_MATH, "error_model": "numpy"}
 
 
-def _sources_hash() -> str:
-    package = Path(__file__).parents[1]
-    digest = hashlib.sha256(f"{numba.__version__} {llvmlite.__version__}".encode())
-    for file in sorted(package.rglob("*.py")):
-        name = file.relative_to(package)
-        if name.parts[0] not in WITHOUT_KERNELS:
-            digest.update(name.as_posix().encode() + b"\0" + file.read_bytes())
-    return digest.hexdigest()[:16]
+def _adjusted() -> Any:
+    """The module `adjusted`, or None where it does not work with this numba."""
+    try:
+        from embedx.kernels import adjusted
+
+        if numba.version_info.short > TESTED and not numba.config.DISABLE_JIT:
+            adjusted.check()
+    except Exception as error:  # whatever has changed
+        latest = ".".join(map(str, TESTED))
+        log.warning(
+            f"numba {numba.__version__} is not known to this embedx ({error}): kernels take minutes to compile, once; "
+            f'pip install "numba=={latest}.*" makes that seconds'
+        )
+        return None
+    return adjusted
 
 
-def _kernel_folder() -> str:
-    version = _sources_hash()
-    parent = Path(numba.config.CACHE_DIR) if numba.config.CACHE_DIR else cache_home() / "kernels"
-    return str(writable(parent / version, instead=f"kernels/{version}"))
-
-
-KERNEL_FOLDER = _kernel_folder()
+ADJUSTED = _adjusted()
+# Options of what is inlined, for functions that are parts of kernels under `numba.extending.overload`
+PART = {} if ADJUSTED is None else ADJUSTED.PART
 
 
 def kernel(function: Callable[..., Any]) -> Any:
@@ -66,19 +48,18 @@ def kernel(function: Callable[..., Any]) -> Any:
     Kernels allocate nothing. That lets numba leave out reference counting, whose atomic increments, one for each array of each
     call, would otherwise take more than half of the training kernel's time.
     """
-    # `forceinline` is set explicitly: otherwise numba takes that of the first caller
-    compiled = _compiled(_Kernel, function, forceinline=False, pipeline_class=_Compiler)
-    compiled._cache = _Cache(function)  # in place of numba's own, which `cache=True` would put there
-    return compiled
+    if ADJUSTED is not None:
+        return ADJUSTED.kernel(function, **OPTIONS)
+    before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, KERNEL_FOLDER
+    try:
+        return numba.njit(cache=True, **OPTIONS)(function)
+    finally:
+        numba.config.CACHE_DIR = before
 
 
 def kernel_part(function: Callable[..., Any]) -> Any:
-    """A function that is inlined into every kernel that calls it, and optimised there.
-
-    By itself it is neither optimised nor cached, which would take most of the time of compiling. Called from Python, it is
-    compiled as a kernel of its own.
-    """
-    return _compiled(_Part, function, **PART)
+    """A function that is inlined into every kernel that calls it, and optimised there. Called from Python, it is a kernel."""
+    return numba.njit(**OPTIONS)(function) if ADJUSTED is None else ADJUSTED.kernel_part(function, **OPTIONS)
 
 
 def chosen_by_number(functions: Sequence[Any]) -> Any:
@@ -95,159 +76,6 @@ def chosen_by_number(functions: Sequence[Any]) -> Any:
     return kernel_part(lambda number, *arguments: first(*arguments) if number == 0 else others(number - 1, *arguments))
 
 
-def _compiled(kind: type, function: Callable[..., Any], **options: Any) -> Any:
-    compiled = numba.njit(nogil=True, fastmath=FAST_MATH, error_model="numpy", _nrt=False, **options)(function)
-    if isinstance(compiled, CPUDispatcher):  # not plain Python under NUMBA_DISABLE_JIT
-        compiled.__class__ = kind
-    return compiled
-
-
-class _Compiler(Compiler):  # type: ignore[misc]
-    """numba's compiler without LEFT_OUT."""
-
-    def define_pipelines(self) -> Any:
-        [pipeline] = super().define_pipelines()
-        pipeline.passes = [each for each in pipeline.passes if each[0].name() not in LEFT_OUT]
-        return [pipeline]
-
-
-class _Kernel(CPUDispatcher):  # type: ignore[misc]
-    """Compiles without the garbage collector, which would search all that numba keeps many times, and with `_once`."""
-
-    def compile(self, signature: Any) -> Any:
-        with global_compiler_lock:
-            is_enabled, resolve = gc.isenabled(), self.typingctx.resolve_function_type
-            gc.disable()
-            self.typingctx.resolve_function_type = _once(resolve)
-            try:
-                return super().compile(signature)
-            finally:
-                self.typingctx.resolve_function_type = resolve
-                if is_enabled:
-                    gc.enable()
-
-
-def _once(resolve: Callable[..., Any]) -> Callable[..., Any]:
-    """How numba finds what a call of some types returns, once for all calls of a kernel: it asks at each, several times."""
-
-    found = functools.cache(lambda function, arguments, is_inlined: resolve(function, arguments, {}))
-
-    def resolved(function: Any, arguments: Any, named: Any) -> Any:
-        if named or isinstance(function, str):  # an operation with a constant, which may have no hash
-            return resolve(function, arguments, named)
-        return found(function, tuple(arguments), ConfigStack.top_or_none().forceinline)
-
-    return resolved
-
-
-class _Part(CPUDispatcher):  # type: ignore[misc]
-    """Called from Python, it is compiled as a kernel. A constant argument is typed as a variable, so that both share code."""
-
-    _for_python: Any = None
-
-    def get_call_template(self, arguments: Any, named: Any) -> Any:
-        return super().get_call_template(tuple(map(types.unliteral, arguments)), named)
-
-    def __call__(self, *arguments: Any, **named: Any) -> Any:
-        if self._for_python is None:
-            self._for_python = kernel(self.py_func)
-        return self._for_python(*arguments, **named)
-
-
-class _PartLibrary(JITCodeLibrary):  # type: ignore[misc]
-    """The LLVM code of a part. It is inlined into its callers, and never becomes machine code, so that it has no address."""
-
-    @property
-    def codegen(self) -> Any:
-        return SimpleNamespace(set_env=lambda name, environment: None)  # which is written into machine code
-
-    def get_pointer_to_function(self, name: str) -> int:
-        return 0
-
-    def _optimize_final_module(self) -> None:
-        # The cheapest passes do no more than inline the parts that this one calls
-        passes, builder = self._codegen._module_pass_manager(opt=0, loop_vectorize=False, slp_vectorize=False, cost="cheap")
-        passes.run(self._final_module, builder)
-
-    def _finalize_final_module(self) -> None:
-        self._finalized = True
-
-
-class _PartCompiler(_Compiler):
-    def __init__(self, typing: Any, target: Any, library: Any, *others: Any) -> None:
-        super().__init__(typing, target, _PartLibrary(target.codegen(), "part"), *others)
-
-
-# Options of what is inlined, for functions that are parts of kernels under `numba.extending.overload`
-PART = {"forceinline": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True, "pipeline_class": _PartCompiler}
-
-
 def is_cached(*kernels: Any) -> bool:
-    """Whether the machine code of these kernels is on disk, so that starting costs no compilation."""
-    return all(Path(each._cache.cache_path, f"{each._cache._impl.filename_base}.nbi").exists() for each in kernels)
-
-
-# ---- numba's cache, by the interface that its `caching.py` has for other places and formats
-
-
-class _Locator(caching._SourceFileBackedLocatorMixin, caching._CacheLocator):  # type: ignore[misc]
-    """Where a kernel is kept, whether or not it can be written to: that shows when there is something to write."""
-
-    def __init__(self, function: Callable[..., Any], file: str) -> None:
-        self._py_file, self._lineno = file, function.__code__.co_firstlineno
-
-    @classmethod
-    def from_function(cls, function: Callable[..., Any], file: str) -> "_Locator":
-        return cls(function, file)
-
-    def get_cache_path(self) -> str:
-        return os.path.join(KERNEL_FOLDER, self.get_suitable_cache_subpath(self._py_file))
-
-
-class _CacheImpl(caching.CompileResultCacheImpl):  # type: ignore[misc]
-    """What is kept of a kernel: its machine code with a hash, without which damaged code would be run."""
-
-    _locator_classes = (_Locator,)
-
-    def reduce(self, compiled: Any) -> tuple[bytes, bytes]:
-        code = dumps(super().reduce(compiled))
-        return hashlib.sha256(code).digest(), code
-
-    def rebuild(self, target_context: Any, kept: tuple[bytes, bytes]) -> Any:
-        digest, code = kept
-        if hashlib.sha256(code).digest() != digest:
-            raise ValueError("its hash is another one")
-        return super().rebuild(target_context, pickle.loads(code))
-
-
-class _Cache(caching.FunctionCache):  # type: ignore[misc]
-    """The compiled forms of one kernel on disk; without them, or room for them, the kernel works all the same."""
-
-    _impl_class = _CacheImpl
-
-    def load_overload(self, signature: Any, target_context: Any) -> Any:
-        try:
-            return super().load_overload(signature, target_context)
-        except Exception as error:  # there is nothing that pickle does not raise, given the bytes
-            _tell_once("cannot be read", f"{self._impl.filename_base}: {error}", "they are compiled again")
-        try:
-            self.flush()
-        except OSError:
-            self.disable()
-        return None
-
-    def save_overload(self, signature: Any, compiled: Any) -> None:
-        try:
-            super().save_overload(signature, compiled)
-        except OSError as error:
-            _tell_once("cannot be kept", error.strerror or error, "make room there, or name another folder by EMBEDX_CACHE_DIR")
-
-
-_told: set[str] = set()
-
-
-def _tell_once(what: str, why: object, then: str) -> None:
-    """Log each kind of failure once."""
-    if what not in _told:
-        _told.add(what)
-        log.warning(f"{KERNEL_FOLDER}: compiled kernels {what} ({why}); {then}")
+    """Whether the machine code of these kernels is known to be on disk, so that starting costs no compilation."""
+    return ADJUSTED is not None and bool(ADJUSTED.is_cached(*kernels))

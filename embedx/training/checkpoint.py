@@ -156,7 +156,7 @@ class Checkpoints:
             try:
                 tree = self._read(file, state)
             except DAMAGED as error:
-                why = why or f"{file}: damaged ({error or type(error).__name__})"
+                why = why or f"{file}: damaged ({str(error) or type(error).__name__})"
                 self.progress.note(f"{file}: damaged, so it is skipped")
                 continue
             others = [name for name, value in plain(self.identity()).items() if tree["identity"].get(name) != value]

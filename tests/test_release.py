@@ -1,0 +1,37 @@
+"""What a release declares in several files agrees."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import yaml
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+JOBS = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text("utf-8"))["jobs"]
+
+
+def test_the_lowest_versions_that_are_tested_are_those_that_are_declared():
+    extras = PROJECT["optional-dependencies"]
+    asked = [*PROJECT["dependencies"], *(each for name in ("zstd", "parquet", "plots", "sklearn") for each in extras[name])]
+    pinned = [line for line in (ROOT / ".github" / "lowest.txt").read_text("utf-8").splitlines() if not line.startswith("#")]
+    lowest = {name: re.escape(version).replace(r"\.0", r"(\.0)?") for name, version in (line.split("==") for line in pinned)}
+    for each in asked:
+        name, version = re.match(r"([\w-]+)>=([\d.]+)", each).groups()
+        assert re.fullmatch(lowest.pop(name), version), each
+    assert not lowest
+
+
+def test_each_python_of_the_classifiers_is_tested_on_each_system():
+    named = [each.rpartition(" ")[2] for each in PROJECT["classifiers"] if re.search(r"3\.\d+$", each)]
+    assert JOBS["tests"]["strategy"]["matrix"]["python"] == named
+    assert len(JOBS["tests"]["strategy"]["matrix"]["os"]) == sum(
+        each.startswith("Operating") for each in PROJECT["classifiers"]
+    )
+    assert set(JOBS["publish"]["needs"]) == set(JOBS) - {"publish"}
+
+
+def test_the_citation_is_of_this_version():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
+    assert (citation["version"], citation["license"]) == (PROJECT["version"], PROJECT["license"])
+    assert len(citation["references"]) == 5
