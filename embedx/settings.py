@@ -41,14 +41,15 @@ FINE: set[str] = set()  # names of the fine settings of all classes
 
 def param(
     default: Any, meaning: str, *, at_least: float | None = None, above: float | None = None, at_most: float | None = None,
-    choices: Sequence[str] | None = None, parse: Callable[[str], Any] | None = None, panel: str | None = None,
-    fine: bool | None = None,
+    choices: Sequence[str] | None = None, parse: Callable[[str], Any] | None = None, metavar: str | None = None,
+    panel: str | None = None, fine: bool | None = None,
 ) -> Any:  # fmt: skip
     """A dataclass field that declares a setting: default, meaning and range (inclusive unless `above`).
 
-    parse  reads the text that was typed, where the type alone does not
-    panel  the section of the help, if it is not that of the class
-    fine   True: given as --set NAME=VALUE; False: has an option of its own; by default as the class says
+    parse    reads the text that was typed, where the type alone does not
+    metavar  names the type of the values in the help, where Python's type does not: `path`, `duration`
+    panel    the section of the help, if it is not that of the class
+    fine     True: given as --set NAME=VALUE; False: has an option of its own; by default as the class says
     """
     metadata = locals()  # the arguments by name
     return dataclasses.field(default=metadata.pop("default"), metadata=metadata)
@@ -214,14 +215,14 @@ class TextSettings(Settings):
 
     tokenizer: str = param(
         "whitespace",
-        "tokenizer: `whitespace` splits at white space only; `words` takes runs of Unicode letters, marks and digits, so that "
-        "`isn't` becomes `isn` and `t`; `none` is `whitespace`, but keeps lists in JSON and Parquet as they are",
+        "how text is split into words; `whitespace`: at white space only; `words`: into runs of Unicode letters, marks and "
+        "digits, so that `isn't` becomes `isn` and `t`; `none`: as `whitespace`, but lists in JSON and Parquet are kept as they are",
         choices=("whitespace", "words", "none"),
     )
     lowercase: bool = param(False, "convert text to lower case")
     json_field: str | None = param(
         None,
-        "JSON Lines: the field with the text, a string, or a sentence as a list of strings or whole numbers; `a.b` is the "
+        "JSON Lines: the field with the text: a string, or a sentence as a list of strings or whole numbers; `a.b` is the "
         "field b of the object a",
     )
     column: str | None = param(
@@ -229,19 +230,19 @@ class TextSettings(Settings):
     )
     on_bad_record: str = param(
         "error",
-        "JSON Lines, CSV, TSV and Parquet: records that cannot be read, or whose text is missing or null: stop with an `error` "
-        "or `skip` and count them",
+        "what happens to unreadable records and records without text in JSON Lines, CSV, TSV and Parquet; `error` stops, `skip` "
+        "leaves them out and counts them",
         choices=("error", "skip"),
     )
     on_bad_utf8: str = param(
         "replace",
-        "bytes that are not valid UTF-8: `replace` each by U+FFFD, `skip` them, or stop with an `error`",
+        "what happens to bytes that are not valid UTF-8; `replace` writes U+FFFD for each, `skip` leaves them out, `error` stops",
         choices=("replace", "skip", "error"),
     )
     vocab_memory: float | None = param(
         None,
-        "memory for distinct words while a text is read, in gigabytes; beyond that words are kept on disk and merged at the "
-        "end; by default a quarter of the free memory",
+        "memory for counting words, in gigabytes; beyond that, counts are kept on disk and merged at the end; by default a "
+        "quarter of the free memory",
         above=0.0,
         at_most=1e6,
     )
@@ -272,6 +273,7 @@ class VocabularySettings(Settings):
         None,
         "file with the words of the vocabulary, one per line; words that are not in the text are dropped, and anything after "
         "a word, such as a count, is ignored",
+        metavar="path",
     )
     sample: float = param(
         1e-4,
@@ -289,7 +291,7 @@ class StartSettings(Settings):
     panel = "Continuing from a model"
 
     start: str | None = param(
-        None, "continue training from this model folder: its words keep their vectors, new words and counts are added"
+        None, "continue training from this model folder; its words keep their vectors, new words are added", metavar="path"
     )
     freeze: bool = param(False, "with --start: train only the vectors of new words")
 
@@ -306,27 +308,27 @@ class PhraseSettings(Settings):
 
     phrases: int = param(
         0,
-        "number of passes that join frequent collocations to one word by `_`, such as new_york; the second finds those of "
-        "three and four words",
+        "passes that join frequent collocations to one word, such as new_york; the second pass finds those of three and four "
+        "words",
         at_least=0,
         at_most=MAX_PASSES,
     )
     phrase_scoring: str = param(
         "word2phrase",
-        "score of pairs: `word2phrase` is (count - minimum count) / (product of the words' counts), times the number of "
-        "distinct words and pairs; `npmi` is normalised pointwise mutual information, from -1 to 1",
+        "score of pairs of words; `word2phrase`: (count - minimum count) / (product of the words' counts), times the number of "
+        "distinct words and pairs; `npmi`: normalised pointwise mutual information, from -1 to 1",
         choices=tuple(PHRASE_THRESHOLDS),
     )
     phrase_threshold: float | None = param(
         None,
-        "score above which a pair is a collocation; by default "
+        "minimum score of a collocation; by default "
         + ", ".join(f"{value:g} for {name}" for name, value in PHRASE_THRESHOLDS.items()),
         at_most=1e9,
         at_least=-1.0,
     )
     phrase_min_count: int = param(5, "minimum count of a collocation", at_least=1)
     connector_words: str | None = param(
-        None, "words that may stand within a collocation but neither begin nor end it: a list such as of,the,and"
+        None, "words that may occur inside a collocation, not at its ends, such as of,the,and"
     )
     phrase_memory: float = param(4.0, "memory for counting pairs of words, in gigabytes", above=0.0, at_most=1e6)
 

@@ -81,7 +81,7 @@ def test_the_commands_are_on_one_screen_in_groups(run):
 def test_the_help_shows_defaults_that_depend_on_the_objective():
     text = " ".join(help_of("train")[0].split())
     assert re.search(
-        r"share their noise words; 0 draws noise for each pair separately \[default: 8; 32 for softmax, ar, ", text
+        r"share their negatives; 0 draws negatives for each pair separately \[default: 8; 32 for softmax, ar, ", text
     )
     assert "number of negatives drawn for each positive [default: 5; 100 for ldgs, mips" in text
 

@@ -59,51 +59,52 @@ class ClassifySettings(TrainingSettings):
 
     labels: str = param(
         "all",
-        "which labels of a row are positives: all, the first in the file, the lowest id, or one drawn at random at each visit",
+        "which labels of a row are positives; `first` in the file, the `lowest-id`, or `one` drawn at random in each epoch",
         choices=LABEL_RULES,
         panel="Data",
     )
     unseen: str = param(
         "keep",
-        "test labels that do not occur in training: count as mistakes (`keep`), or are left out (`drop`)",
+        "test labels that do not occur in training; `keep` counts them as mistakes, `drop` leaves them out",
         choices=("keep", "drop"),
         fine=True,
     )
     scaling: str | None = param(
         None,
-        "feature scaling: none, rows to unit L2 norm, columns divided by their maximum, or counts weighted by tf-idf and then "
-        "rows to unit L2 norm; by default tf-idf for counts, l2 for other sparse rows that differ much in length, else none",
+        "feature scaling; `l2`: rows to unit L2 norm, `column-max`: columns divided by their maximum, `tf-idf`: counts weighted "
+        "by tf-idf, then `l2`; by default tf-idf for counts, l2 for other sparse rows of very different norms, else none",
         choices=SCALINGS,
         panel="Data",
     )
     hidden: int | None = param(
         None,
-        "size of a hidden layer, the sum of trained feature embeddings; by default there is none",
+        "size of a hidden layer; by default none; it is the sum of trained feature embeddings",
         at_least=1,
         panel="Model",
     )
     pretrained: str | None = param(
         None,
-        "text: word vectors that the hidden layer starts from, a model folder or a .vec file; --hidden is their size",
+        "text: initialise the hidden layer from the word vectors of this model folder or .vec file; --hidden is their size",
+        metavar="path",
         panel="Model",
     )
     weights: str | None = param(
         None,
-        "weights of the labels on sparse features: `dense`; `sparse`, for the features of a label's positives alone; `tree`, "
-        "the same in a tree over clusters of labels, under a loss that is a sum over labels; by default as suits the size",
+        "storage of weights on sparse features; `dense`: all, `sparse`: only those of features of a label's positives, `tree`: "
+        "sparse, in a tree over clusters of labels, for losses that are sums over labels; by default chosen by size",
         choices=WEIGHTS,
         panel="Model",
     )
     weight_threshold: float = param(
-        0.1, "with sparse weights: those of at most this size are dropped in the end", at_least=0.0, fine=True
+        0.1, "with sparse weights: weights of at most this absolute value are dropped after training", at_least=0.0, fine=True
     )
     leaf_size: int = param(64, "with --weights tree: maximum number of labels per leaf", at_least=1, fine=True)
     arity: int = param(
         2048, "with --weights tree: maximum number of children of a node above the leaves", at_least=2, fine=True
     )
-    beam: int = param(10, "with --weights tree: beam width of the search, in nodes of a level", at_least=1, panel="Model")
+    beam: int = param(10, "with --weights tree: beam width, in nodes per level", at_least=1, panel="Model")
     trees: int = param(
-        1, "with --weights tree: trees whose probabilities are averaged", at_least=1, at_most=1000, panel="Model"
+        1, "with --weights tree: number of trees whose probabilities are averaged", at_least=1, at_most=1000, panel="Model"
     )
     propensity: float | None = param(
         None,
@@ -116,86 +117,87 @@ class ClassifySettings(TrainingSettings):
     propensity_b: float = param(PROPENSITY_B, "B of the propensities of --propensity and psp@k", above=0.0, fine=True)
     bias: str | None = param(
         None,
-        "initial value of the biases: zero, or `frequency`, which predicts how often each label occurs; `none` "
-        f"trains no biases; by default {BIAS}, for lbfgs and dcd zero",
+        f"initial biases; `frequency`: log frequencies of the labels, `none`: no biases are trained; by default {BIAS}, for "
+        "lbfgs and dcd zero",
         choices=("zero", "frequency", "none"),
         panel="Model",
     )
     epochs: int | None = param(  # type: ignore[assignment]  # None in settings as they are given alone
         None,
-        f"passes over the training data; by default {ROOT_EPOCHS} / √(labels of all rows), at least "
-        f"{MIN_EPOCHS} and at "
-        f"most {MAX_EPOCHS}, and for dcd at most {DUAL_EPOCHS}; for lbfgs see --set max-iterations",
+        f"passes over the training data; by default {ROOT_EPOCHS} / √(labels of all rows), from {MIN_EPOCHS} to {MAX_EPOCHS}; "
+        f"for dcd at most {DUAL_EPOCHS}; for lbfgs see --set max-iterations",
         at_least=1,
     )
-    batch_size: int | None = param(None, "examples in a step, or `all`; by default 100", at_least=0, parse=whole_or_all)
+    batch_size: int | None = param(None, "examples per step; by default 100", at_least=0, parse=whole_or_all, metavar="int|all")
     optimizer: str | None = param(
         None,
-        f"optimiser, by default adagrad, and dcd for sparse weights where it applies: {optimizers.meanings(LABELS)}",
+        f"optimiser; {optimizers.meanings(LABELS)}; by default adagrad, dcd for sparse weights where it applies",
         choices=optimizers.taken_by(LABELS),
     )
     learning_rate: float | None = param(
         None,
-        f"learning rate at the start; by default {optimizers.usual_rates(LABELS)}, with --hidden times {HIDDEN_RATE}, "
-        "divided by the root mean squared length of the inputs, for sgd by its square, and by the root of the labels of a row",
+        f"initial learning rate; by default {optimizers.usual_rates(LABELS)}; with --hidden times {HIDDEN_RATE}; divided by "
+        "the root mean squared norm of the inputs, for sgd by its square, and by the square root of the labels per row",
         above=0.0,
         at_most=MAX_RATE,
     )
     initial_gradient: float = param(
         INITIAL_GRADIENT,
-        "initial value of the accumulators of adagrad and rowwise-adagrad, in gradients of one positive; at 0 the first step "
-        "of a weight is equally long for tiny and for large gradients",
+        "initial value of Adagrad's accumulators, in gradients of one positive; at 0 the first step of a weight has the same "
+        "length for tiny and for large gradients",
         at_least=0.0,
         at_most=1e6,
         fine=True,
     )
     schedule: str = param(
         "linear",
-        "learning rate schedule: linear to zero, constant, divided by √updates, or divided by 1 + epochs",
+        "learning rate schedule; `linear`: to zero, `inverse-sqrt`: divided by √updates, `inverse`: divided by 1 + epochs",
         choices=SCHEDULES,
     )
     decay: float = param(
-        1.0, "factor by which the learning rate is also multiplied after each epoch", above=0.0, at_most=1.0, fine=True
+        1.0, "factor on the learning rate after each epoch, beside the schedule", above=0.0, at_most=1.0, fine=True
     )
     decay_every: int | None = param(None, "apply decay after every N updates instead", at_least=1, fine=True)
     gradient_scale: str = param(
         "mean",
-        "a step follows the mean gradient of its examples, or that times the size of the data set",
+        "gradient of a step; `mean`: of its examples, `sum`: the mean times the size of the data set",
         choices=("mean", "sum"),
         fine=True,
     )
     l2: float | None = param(
         None,
-        "L2 regularisation: l2/2 · |W|² is added to the mean loss; biases are not regularised, except by dcd; by default 0, "
-        "for dcd the mean squared length of inputs times one over the number of examples",
+        "L2 regularisation; l2/2 · |W|² is added to the mean loss; biases are not regularised, except by dcd; by default 0, for "
+        "dcd mean |x|² / number of examples",
         at_least=0.0,
     )
     max_norm: float | None = param(None, "maximum L2 norm of an output row", above=0.0, at_most=1e15, fine=True)
     replacement: bool = param(
         False,
-        "draw negatives with replacement; without, `uniform` draws distinct other rows, others count each row once",
+        "draw negatives with replacement; without, `uniform` draws distinct rows, other samplers count each row once",
         fine=True,
     )
     validation: str | None = param(
         None,
         "validation data, a file or a fraction of the training rows such as 0.1; the parameters of the best epoch are kept",
+        metavar="path|fraction",
         panel="Validation",
     )
-    validation_labels: str | None = param(None, "labels of the validation file", panel="Validation")
+    validation_labels: str | None = param(None, "labels of the validation file", metavar="path", panel="Validation")
     patience: int = param(3, "stop after this many epochs without improvement on the validation data", at_least=1, fine=True)
     calibration: float = param(
         0.1,
-        f"fraction of the training rows, at most {MAX_ROWS:,} of them, held out to calibrate the probabilities of `predict`; "
-        f"none where these are below {MIN_ROWS}; rows of --validation serve instead; 0 trains on all rows",
+        "fraction of the training rows held out to calibrate probabilities; at most "
+        f"{MAX_ROWS:,} rows, none if fewer than {MIN_ROWS}; with --validation its rows serve instead; 0 trains on all rows",
         at_least=0.0,
         at_most=0.5,
         panel="Validation",
     )
     neighbours: str | None = param(
         None,
-        "blend probabilities with the labels of the N nearest training rows, for sparse features: a number, `none`, or `auto`, "
-        "where held-out rows gain by it; by default auto for several labels a row or many labels",
+        "sparse features: blend probabilities with the labels of the N nearest training rows; `auto`: if that improves them on "
+        "held-out rows; by default auto for several labels per row or many labels",
         parse=number_or_auto,
+        metavar="int|auto|none",
         panel="Model",
     )
     max_iterations: int = param(1000, "maximum number of lbfgs iterations", at_least=1, fine=True)

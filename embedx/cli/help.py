@@ -20,7 +20,6 @@ from embedx.cli.options import SHORT_HELP, Option, as_option, documented, keywor
 from embedx.errors import EmbedxError
 
 UsageError: Any = typer.BadParameter.__mro__[1]  # typer does not export the base class of its errors
-DETAILS = re.compile(r"; .*?(?=  \[default|$)")  # in the text about an option
 
 
 def write_sections(formatter: Any, rows: Iterable[tuple[Any, tuple[str, str]]], otherwise: str) -> None:
@@ -42,6 +41,13 @@ class Group(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         return super().get_command(ctx, "export" if cmd_name == "convert" else cmd_name)
+
+
+def first_clause(text: str) -> str:
+    """The first clause of the text about an option, and all that is said of its default."""
+    meaning, bracket, default = text.partition("  [")
+    first, *others = meaning.split("; ")
+    return "; ".join([first, *(each for each in others if each.startswith("by default "))]) + bracket + default
 
 
 def first_sentence(text: str | None) -> str:
@@ -86,11 +92,15 @@ class Command(TyperCommand):
         return f"{error.message}; {''.join(f'did you mean {each}? ' for each in near)}see --help"
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """The options by sections; where some are hidden, those that are not in one section, without details."""
+        """The options by sections; where some are hidden, the others in one section, each with its first clause."""
         known = self.get_params(ctx)
-        rows: list[Any] = [(each, row) for each in known if (row := each.get_help_record(ctx)) is not None]
-        if any(getattr(each, "hidden", False) for each in known):
-            rows = [(None if name.startswith("-") else each, (name, DETAILS.sub("", text))) for each, (name, text) in rows]
+        is_short = any(getattr(each, "hidden", False) for each in known)
+        rows: list[Any] = []
+        for each in known:
+            if (row := each.get_help_record(ctx)) is not None:
+                is_option = row[0].startswith("-")
+                name, text = row if is_option else (row[0].split()[0], row[1])  # a name says the type of an argument
+                rows.append((None, (name, first_clause(text))) if is_short and is_option else (each, (name, text)))
         write_sections(formatter, rows, "Options")
 
 

@@ -45,12 +45,12 @@ SHORT_HELP = {  # the options that --help shows; --help-all shows all
 # ---- options from the signature and the docstring of a command
 
 SHARED = {  # options that several commands have: the section of the help, and the text
-    "train_labels": ("Data", "labels of the training data, if they are in a file of their own"),
-    "test": ("Data", "labelled data on which the classifier is scored"),
-    "test_labels": ("Data", "labels of --test, if they are in a file of their own"),
+    "train_labels": ("Data", "file with the labels of the training data, if they are not in it"),
+    "test": ("Data", "labelled data to score the classifier on"),
+    "test_labels": ("Data", "file with the labels of --test, if they are not in it"),
     "objective": (
         "Objective",
-        "the output layer; by default ns for text, and chosen from the data for labels; `embedx objectives` lists them",
+        "output layer; by default ns for text, for labels chosen from the data; `embedx objectives` lists all",
     ),
     "output": ("Output", "folder to write; by default named after the input"),
     "start": ("Continuing from a model", None),
@@ -59,15 +59,21 @@ SHARED = {  # options that several commands have: the section of the help, and t
     "log_json": ("Output", "append progress to this file, a JSON object per line"),
     "as_json": ("Output", "print one JSON object"),
     "quiet": ("Output", "show only warnings and errors on standard error"),
-    "verbose": ("Output", "show all settings, not only changed ones"),
+    "verbose": ("Output", "show all settings, memory and disk, not only changed settings"),
     "pairs": ("Held-out data", "word pairs with scores, instead of the packaged sets"),
     "analogies": ("Held-out data", "analogy questions in Google's format, instead of the packaged sets"),
-    "checkpoint_every": ("Long runs", "time between checkpoints, saved beside the output; 0: only when interrupted"),
+    "checkpoint_every": ("Long runs", "time between checkpoints, such as 10m; 0: only when interrupted"),
     "resume": ("Long runs", "resume from the last checkpoint, if there is one"),
     "top_k": (None, "number of results to list"),
     "vectors": (None, "input, output or sum (of both); the last two need a model folder"),
     "trust_pickle": (None, "open gensim's own format, a pickle, which can run any code in it"),
 }
+METAVARS = {
+    **dict.fromkeys(("train_labels", "test", "test_labels", "label_names", "start", "pairs", "categories", "outliers"), "path"),
+    "objective": "name", "objectives": "name,...", "exclude": "word,...", "checkpoint_every": "duration",
+    "text_column": "name", "id_column": "name", "against": "path", "text": "corpus",
+}  # fmt: skip
+MAX_CHOICES = 40  # letters of the choices of a setting that stand in place of its type
 FLAGS = {"output": ("-o",), "quiet": ("-q",), "verbose": ("-v",), "top_k": ("-k",)}
 NAMES = {"as_json": "--json"}
 
@@ -100,6 +106,7 @@ def as_option(parameter: inspect.Parameter, texts: Mapping[str, str]) -> inspect
         about.rich_help_panel = "Arguments"
         about.metavar = name.upper()
     else:
+        about.metavar = f"<{METAVARS[name]}>" if name in METAVARS else None
         about.param_decls = (NAMES.get(name, f"--{name.replace('_', '-')}"), *FLAGS.get(name, ()))
     return parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=Annotated[kind, about])
 
@@ -126,6 +133,15 @@ class Option:
     def is_fine(self) -> bool:
         return self.by_set or self.field.name in FINE
 
+    @property
+    def choices(self) -> str:
+        return "|".join(self.field.metadata["choices"] or ())
+
+    @property
+    def shows_choices(self) -> bool:
+        """Whether the help has the choices in place of the type."""
+        return 0 < len(self.choices) <= MAX_CHOICES
+
     def parameter(self) -> inspect.Parameter:
         """As typer wants it. None stands for an option that was not typed."""
         kind: Any = kind_of(self.field)
@@ -138,8 +154,8 @@ class Option:
             def read(text: str) -> Any:
                 return read_value(self.field, text)
 
-            name = "text" if self.field.metadata["parse"] else {int: "int", float: "number"}.get(kind, "text")
-            how |= {"parser": read, "metavar": f"<{name}>"}
+            name = self.field.metadata["metavar"] or {int: "int", float: "number"}.get(kind, "text")
+            how |= {"parser": read, "metavar": f"[{self.choices}]" if self.shows_choices else f"<{name}>"}
         annotation = Annotated[kind | None, typer.Option(flag, help=self.help(), **how)]
         return keyword(self.field.name, annotation)
 
@@ -148,8 +164,8 @@ class Option:
         meaning = str(self.field.metadata["meaning"])
         if len(self.meanings) > 1:
             meaning = "; ".join(f"{', '.join(names)}: {each}" for each, names in self.meanings.items())
-        if choices := self.field.metadata["choices"]:
-            meaning += f" ({'|'.join(choices)})"
+        if self.choices and not self.shows_choices:
+            meaning += f" ({self.choices})"
         named: dict[str, list[str]] = {}  # objectives and modes by their default
         for name, value in self.defaults.items():
             named.setdefault(as_typed(value), []).append(name)

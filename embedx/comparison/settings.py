@@ -21,36 +21,39 @@ class CompareSettings(Settings):
     """How objectives are compared, whatever the data."""
 
     time_budget: float | None = param(
-        None, f"train each for this long, once for each seed: 90s, 5m, 2h; by default {BUDGET:.0f}s", above=0.0, parse=seconds
+        None, f"training time of each run: 90s, 5m, 2h; by default {BUDGET:.0f}s", above=0.0, parse=seconds, metavar="duration"
     )
-    epochs: int | None = param(None, "train each for this many passes over the data instead of for a time", at_least=1)
-    seeds: int = param(3, "runs of each objective, with the seeds 1, 2, ...", at_least=1)
+    epochs: int | None = param(None, "epochs of each run, instead of --time-budget", at_least=1)
+    seeds: int = param(3, "runs of each objective, with seeds 1, 2, ...", at_least=1)
     threads: int | None = param(
-        None, "worker threads of each run; by default one for each usable core", at_least=1, at_most=MAX_THREADS
+        None, "threads of each run; by default one per usable core", at_least=1, at_most=MAX_THREADS
     )
     tune: float | None = param(
         None,
-        "fraction of each objective's time, such as 30%, for short trials before that choose its learning rate and number of "
-        "negatives on validation data; with --epochs, the fraction of the epochs that each trial takes",
+        "fraction of each objective's time, such as 30%, spent on tuning its learning rate and number of negatives on validation "
+        "data; with --epochs, the fraction of the epochs of each trial",
         above=0.0,
         at_most=0.9,
         parse=fraction,
+        metavar="fraction",
     )
     heldout: float = param(
         0.01,
-        "text: fraction of it that is left out of training and scored, such as 1%",
+        "text: fraction held out of training and scored, such as 1%",
         above=0.0,
         at_most=0.5,
         parse=fraction,
+        metavar="fraction",
         panel="Held-out data",
     )
     validation: str | None = param(
         None,
         "labels: validation data for the learning curves, a file or a fraction of the training rows; the parameters of the "
         "best epoch are kept; 0 for none; by default 0.1, or less where that is more than 2,000 rows",
+        metavar="path|fraction",
         panel="Held-out data",
     )
-    validation_labels: str | None = param(None, "labels of the validation file")
+    validation_labels: str | None = param(None, "labels of the validation file", metavar="path")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -15,7 +15,7 @@ class ClusterSettings(Settings):
     panel = "Cluster"
 
     cluster: str | None = param(
-        None, "train on the Ray cluster that this machine belongs to: `auto`, or HOST:PORT where it belongs to several; needs "
+        None, "train on the Ray cluster of this machine: `auto`, or HOST:PORT if there are several; needs "
         'pip install "embedx[ray]"'
     )  # fmt: skip
     workers: int | None = param(
@@ -23,8 +23,8 @@ class ClusterSettings(Settings):
         at_least=1, at_most=MAX_WORKERS,
     )  # fmt: skip
     merge_every: int | None = param(
-        None, "with --cluster: words, or examples, that a worker trains before it merges with what the others learned; by "
-        "default so many that the time of merging is small", at_least=1, fine=True,
+        None, "with --cluster: words or examples a worker trains between two merges; by default chosen so that merging takes "
+        "little of the time", at_least=1, fine=True,
     )  # fmt: skip
 
     def __post_init__(self) -> None:

@@ -22,24 +22,25 @@ class TrainingSettings(Settings):
     )
     sampler: str | None = param(
         None,
-        "how the output rows that compete with the positives are chosen: "
-        + ", ".join(f"`{name}` {each.meaning}" for name, each in SAMPLERS.items())
-        + "; by default as suits the objective",
+        "how the candidates of an example are chosen; "
+        + ", ".join(f"`{name}`: {each.meaning}" for name, each in SAMPLERS.items())
+        + "; by default the objective's first",
         choices=tuple(SAMPLERS),
     )
     threads: int | None = param(
-        None, "number of worker threads; by default one for each usable core", at_least=1, at_most=MAX_THREADS
+        None, "threads; by default one per usable core", at_least=1, at_most=MAX_THREADS
     )
     deterministic: bool = param(
         False,
-        "the same model, to the last bit, whatever the number of threads, on machines of one kind. Word vectors and objectives "
-        "that draw candidates are then trained by one thread",
+        "train the same model, to the last bit, with any number of threads; word vectors and objectives that draw candidates "
+        "are then trained by one thread, and processors must be of one kind",
     )
     time_budget: float | None = param(
         None,
-        "train for this long instead of --epochs: 90s, 10m, 2h; a falling learning rate reaches its end at the deadline",
+        "train for this long instead of --epochs: 90s, 10m, 2h; the learning rate schedule ends at the deadline",
         above=0.0,
         parse=seconds,
+        metavar="duration",
     )
     seed: int = param(1, "random seed", at_least=0, at_most=2**64 - 1)
 

@@ -57,17 +57,21 @@ class TableSettings(Settings):
 
     text_column: str | None = param(
         None,
-        "CSV, TSV, JSON Lines and Parquet: the column with the text; several, separated by commas, are joined by a blank; by "
-        "default title and text, or the only column that is left",
+        "tables: columns with the text; joined by blanks; by default title and text, or the only one left",
+        metavar="name,...",
     )
-    label_column: str | None = param(None, "the same: the column with the label, or with a list of labels; by default label")
-    id_column: str | None = param(None, "the same: the column that `predict` prints first; by default id, if there is one")
+    label_column: str | None = param(
+        None, "tables: column with the label or a list of labels; by default label", metavar="name"
+    )
+    id_column: str | None = param(
+        None, "tables: column that `predict` prints first; by default id, if there is one", metavar="name"
+    )
     label_separator: str | None = param(
-        None, "tables: what separates several labels in a cell; by default a cell has one label, unless it is a list", fine=True
+        None, "tables: separator of several labels in a cell; by default a cell is one label or a list", fine=True
     )
     feature_columns: str | None = param(
         None,
-        "tables: columns with numbers that are features, separated by commas; by default none beside text, and all without",
+        "tables: columns with numeric features, separated by commas; by default none beside text, all without text",
         fine=True,
     )
 

@@ -42,23 +42,24 @@ class TextFeatureSettings(Settings):
 
     word_ngrams: int | None = param(
         None,
-        "text: n-grams of up to this many words are features; by default pairs of words for raw text, single words where "
-        "punctuation is separated already",
+        "text: maximum length of word n-grams; by default 2 for raw text, 1 for tokenised text",
         at_least=1,
         at_most=20,
     )
-    char_ngrams: str | None = param(None, "text: also the character n-grams of words, of these lengths: 3-5")
+    char_ngrams: str | None = param(
+        None, "text: lengths of character n-grams of words, such as 3-5; by default none", metavar="min-max"
+    )
     min_ngram_count: int = param(2, "text: ignore n-grams that occur in fewer training rows", at_least=1, fine=True)
-    buckets: int = param(0, "text: number of buckets that n-grams are hashed to; 0 keeps them apart", at_least=0)
+    buckets: int = param(0, "text: number of hash buckets for n-grams; 0: no hashing", at_least=0)
     tokenizer: str | None = param(
         None,
-        "text: `whitespace` splits at white space only; `words` takes runs of letters, marks and digits; by default words for "
-        "raw text",
+        "text: how it is split into words; `whitespace`: at white space only, `words`: into runs of letters, marks and digits; "
+        "by default words for raw text",
         choices=("whitespace", "words"),
     )
     lowercase: bool | None = param(None, "text: convert to lower case; by default for raw text")
     min_count: int = param(1, "text: ignore words that occur in fewer training rows", at_least=1)
-    label_prefix: str = param(PREFIX, "text: what labels in lines begin with", fine=True)
+    label_prefix: str = param(PREFIX, "text: prefix of labels in lines", fine=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()

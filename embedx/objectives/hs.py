@@ -29,7 +29,7 @@ class HierarchySettings(Settings, fine=True):
 
     hierarchy: str = param(
         "clusters",
-        "binary tree of labels: `clusters` of those whose rows have similar features, or `huffman`'s, by how often they occur",
+        "binary tree of labels; `clusters`: by similarity of their rows' features, `huffman`: by frequency",
         choices=("clusters", "huffman"),
     )
 

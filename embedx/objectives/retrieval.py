@@ -25,7 +25,7 @@ MIN_ROWS = 100  # scored and kept in a block: a hundredth of few rows is too lit
 class SearchSettings(Settings, fine=True):
     """How candidates are retrieved, and the loss among them."""
 
-    loss: str = param("margin", "loss among the rows that the search finds", choices=("margin", "softmax"), fine=False)
+    loss: str = param("margin", "loss over the rows found by the search", choices=("margin", "softmax"), fine=False)
     smoothing: float = param(1.0, "smoothing parameter mu of the loss `margin`", above=0.0)
     scored_fraction: float = param(
         0.01, "fraction of all rows that is scored in each block for each example; at least 100 rows", above=0.0, at_most=1.0

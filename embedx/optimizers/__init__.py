@@ -46,7 +46,7 @@ def find(name: str, command: str) -> type[Optimizer]:
 
 def meanings(*commands: str) -> str:
     """What each optimizer does that one of these commands offers, for a help text."""
-    return "; ".join(f"`{name}` {OPTIMIZERS[name].meaning}" for name in taken_by(*commands))
+    return "; ".join(f"`{name}`: {OPTIMIZERS[name].meaning}" for name in taken_by(*commands))
 
 
 def usual_rates(command: str) -> str:

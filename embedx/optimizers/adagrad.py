@@ -35,7 +35,7 @@ class Adagrad(Optimizer):
     """Declares Adagrad."""
 
     name = "adagrad"
-    meaning = "divides each number's gradient by the root of the sum of its squares so far, so that what moved much moves less"
+    meaning = "Adagrad, a step size for each parameter"
     commands = (WORDS, LABELS)
     keeps = "per_coordinate"
     accumulate, divisor = accumulate, divisor

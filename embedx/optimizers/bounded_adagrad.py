@@ -31,7 +31,7 @@ class BoundedAdagrad(Optimizer):
     """Declares row-wise Adagrad with a bounded rate."""
 
     name = "bounded-adagrad"
-    meaning = "the same, but a row's rate never falls below a seventieth of the learning rate"
+    meaning = "rowwise-adagrad whose step size falls to a seventieth of the learning rate at most"
     commands = (WORDS,)
     keeps = "per_row"
     accumulate, divisor = accumulate, divisor

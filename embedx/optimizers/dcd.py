@@ -16,6 +16,6 @@ class DualCoordinateDescent(Optimizer):
     """Declares dual coordinate descent."""
 
     name = "dcd"
-    meaning = "finds the optimum under --l2 without a learning rate, by the dual; for sparse weights under the squared hinge"
+    meaning = "dual coordinate descent to the optimum under --l2, without a learning rate, for sparse weights and squared hinge"
     commands = (LABELS,)
     copies = 1

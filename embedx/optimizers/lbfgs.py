@@ -13,6 +13,6 @@ class Lbfgs(Optimizer):
     """Declares L-BFGS."""
 
     name = "lbfgs"
-    meaning = "finds the optimum, looking at all data for each step"
+    meaning = "L-BFGS to the optimum, each step on all data"
     commands = (LABELS,)
     copies = 50

@@ -32,7 +32,7 @@ class Mixture(Optimizer):
     """Declares the mixture."""
 
     name = "mixture"
-    meaning = "augment & reduce's: divides each number's gradient by 1 + the root of the fading mean of its squares"
+    meaning = "RMSprop of the augment & reduce paper, which adds 1 to the root"
     commands = (WORDS, LABELS)
     keeps = "per_coordinate"
     accumulate, divisor = accumulate, divisor

@@ -34,7 +34,7 @@ class RowwiseAdagrad(Optimizer):
     """Declares row-wise Adagrad."""
 
     name = "rowwise-adagrad"
-    meaning = "the same with one sum for each row: a row's first step has the length of the learning rate"
+    meaning = "Adagrad with a step size for each row, whose first step has the length of the learning rate"
     commands = (WORDS, LABELS)
     keeps = "per_row"
     accumulate, divisor = accumulate, divisor

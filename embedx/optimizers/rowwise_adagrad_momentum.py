@@ -41,6 +41,6 @@ class RowwiseAdagradMomentum(Optimizer):
     """Declares row-wise Adagrad with momentum."""
 
     name = "rowwise-adagrad-momentum"
-    meaning = "row-wise Adagrad along a fading mean of the gradients, for --collapsed alone"
+    meaning = "rowwise-adagrad with momentum, for --collapsed alone"
     commands = (COLLAPSED,)
     copies = 2

@@ -14,7 +14,7 @@ class StochasticGradientDescent(Optimizer):
     """Declares stochastic gradient descent."""
 
     name = "sgd"
-    meaning = "follows the gradient as it is, as in word2vec"
+    meaning = "plain SGD, as in word2vec"
     commands = (WORDS, LABELS)
     keeps = "stateless"
     rates: ClassVar = {WORDS: 0.06, LABELS: 1.0}

@@ -54,10 +54,10 @@ class AdversarialSettings(Settings, fine=True):
     tree_features: int = param(
         16, "principal components of the inputs, from which the tree of `adversarial` predicts labels", at_least=1, at_most=1024
     )
-    tree_l2: float = param(TREE_L2, "L2 regularisation of each of its nodes", above=0.0)
+    tree_l2: float = param(TREE_L2, "L2 regularisation of the nodes of the tree of `adversarial`", above=0.0)
     uniform_share: float | None = param(
         None,
-        f"share of its draws that are uniform instead, which bounds importance weights; by default {UNIFORM_SHARE}, or 0 where "
+        f"share of the draws of `adversarial` that are uniform, which bounds importance weights; by default {UNIFORM_SHARE}, or 0 where "
         "predictions are corrected for the noise, as those of `ns`",
         at_least=0.0,
         at_most=1.0,
@@ -140,7 +140,7 @@ def _count(log_p, values, n, counts_repeats):
 
 class Adversarial(Sampler):
     name = "adversarial"
-    meaning = "draws labels that a tree, fitted to the training data, predicts for the input"
+    meaning = "labels that a tree fitted to the training data predicts for the input"
     candidates = "drawn"
     Settings = AdversarialSettings
     conditional = True

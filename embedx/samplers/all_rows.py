@@ -14,6 +14,6 @@ def sample_first(data, key, stream, first, n, n_excluded, workspace):
 
 class All(Sampler):
     name = "all"
-    meaning = "takes every row"
+    meaning = "all rows"
     candidates = "all"
     sample = staticmethod(sample_first)

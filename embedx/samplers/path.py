@@ -5,7 +5,7 @@ from embedx.samplers.contract import Sampler, SamplerData, new_data
 
 class Path(Sampler):
     name = "path"
-    meaning = "takes the nodes on the path to the positive in a tree"
+    meaning = "the nodes on the path to the positive in a tree"
     candidates = "path"
 
     def data(self, n_draws: int) -> SamplerData:

@@ -5,6 +5,6 @@ from embedx.samplers.contract import Sampler
 
 class Search(Sampler):
     name = "search"
-    meaning = "retrieves the rows of the highest scores by an index"
+    meaning = "the rows of the highest scores, found by an index"
     candidates = "retrieved"
     needs_dense_inputs = True

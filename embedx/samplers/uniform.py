@@ -62,7 +62,7 @@ def log_expected_distinct(data, key, n_drawn, n_excluded, rows, n, out):
 
 class Uniform(AliasSampler):
     name = "uniform"
-    meaning = "draws uniformly"
+    meaning = "rows drawn uniformly"
 
     def __init__(self, settings: Any, *, replacement: bool = True) -> None:
         super().__init__(settings, replacement=replacement)

@@ -18,12 +18,12 @@ class UnigramSettings(Settings):
 
     panel = "Sampler"
 
-    sampler_exponent: float = param(0.75, "exponent of the counts that `unigram` draws by", at_least=0.0, at_most=1.0)
+    sampler_exponent: float = param(0.75, "exponent of the counts by which `unigram` draws", at_least=0.0, at_most=1.0)
 
 
 class Unigram(AliasSampler):
     name = "unigram"
-    meaning = "draws by a power of the count"
+    meaning = "rows drawn by a power of their counts"
     Settings = UnigramSettings
 
     def probabilities(self, counts: np.ndarray) -> np.ndarray:

@@ -40,62 +40,64 @@ class SkipGramSettings(TrainingSettings):
 
     architecture: str = param(
         "skipgram",
-        "; ".join(f"`{name}`: {encoder.ABOUT}" for name, encoder in ENCODERS.items()),
+        "how the centre word is predicted; "
+        + "; ".join(f"`{name}`: {encoder.ABOUT}" for name, encoder in ENCODERS.items()),
         choices=tuple(ENCODERS), panel="Model",
     )  # fmt: skip
     dim: int = param(100, "dimension of the word vectors", at_least=1, panel="Model")
     window: int = param(
         5,
-        "maximum distance between centre and context word, in kept words; each centre's own window is drawn between 1 and "
-        f"this; `all`, which is {WHOLE_SENTENCE}, draws none: all other words of a sentence are context, so far",
-        at_least=1, at_most=WHOLE_SENTENCE, parse=distance, panel="Model",
+        "maximum distance between centre and context word; it is counted in words that subsampling kept, and drawn from 1 to "
+        f"this for each centre; `all`: the whole sentence is context, up to {WHOLE_SENTENCE} words away",
+        at_least=1, at_most=WHOLE_SENTENCE, parse=distance, metavar="int|all", panel="Model",
     )  # fmt: skip
     optimizer: str = param(
         "rowwise-adagrad",
-        f"optimiser: {optimizers.meanings(WORDS, COLLAPSED)}; from {LARGE_TEXT:,} tokens on by default "
+        f"optimiser; {optimizers.meanings(WORDS, COLLAPSED)}; from {LARGE_TEXT:,} tokens on by default "
         f"{large_text_defaults()}, unless --optimizer or --learning-rate is given",
         choices=optimizers.taken_by(WORDS, COLLAPSED),
     )
     learning_rate: float | None = param(
         None,
-        f"initial learning rate; falls linearly to 0; by default {optimizers.usual_rates(WORDS)}",
+        f"initial learning rate; it falls linearly to 0; by default {optimizers.usual_rates(WORDS)}",
         above=0.0,
         at_most=MAX_RATE,
     )
     bias: str = param(
-        "frequency", "initial biases of output rows: `frequency` predicts how often each word occurs; `none` trains no biases",
+        "frequency", "initial biases of the output vectors; `frequency`: log frequencies, `none`: no biases are trained",
         choices=("frequency", "zero", "none"), panel="Model",
     )  # fmt: skip
     block_size: int = param(
         8,
-        "consecutive centre words that share their noise words; 0 draws noise for each pair separately",
+        "consecutive centre words that share their negatives; 0 draws negatives for each pair separately",
         at_least=0,
         at_most=64,
     )
     draws: int | None = param(
-        None, "noise words for each block (--collapsed: each input); by default so many that each update is small", at_least=1,
+        None, "negatives drawn per block, or with --collapsed per input; by default enough to keep each update small", at_least=1,
         at_most=MAX_DRAWS,
     )  # fmt: skip
     shuffle: bool = param(
-        True, "train on chunks of 10,000 tokens in random order, for corpora sorted by subject or date; else in corpus order"
+        True, "train on chunks of 10,000 tokens in random order; otherwise in corpus order"
     )
     subwords: str | None = param(
         None,
-        "lengths of character n-grams, such as 3-6: a word's vector is the mean of its own and its n-grams' vectors, so that "
-        "words which were never seen have one too",
+        "lengths of character n-grams, such as 3-6; a word's vector is the mean of its own and its n-grams' vectors, so that "
+        "unseen words have vectors too",
+        metavar="min-max",
     )
     buckets: int | None = param(
-        None, f"with --subwords: number of vectors that n-grams are hashed to; by default {BUCKETS:,}", at_least=1,
+        None, f"with --subwords: number of hash buckets for n-grams; by default {BUCKETS:,}", at_least=1,
         at_most=MAX_BUCKETS,
     )  # fmt: skip
     heldout: float = param(
         0.0,
-        "fraction of the corpus that is left out of training, such as 0.1%, in a few dozen contiguous spans, beside a border "
-        "about each; its log-likelihood is reported at the end",
-        at_least=0.0, at_most=0.5, parse=fraction, panel="Held-out text",
+        "fraction of the corpus held out of training, such as 0.1%; a few dozen spans with a border around each, whose "
+        "log-likelihood is reported at the end",
+        at_least=0.0, at_most=0.5, parse=fraction, metavar="fraction", panel="Held-out text",
     )  # fmt: skip
     heldout_points: int | None = param(
-        None, "also report it about N times over the run, after epochs; `history` in the model has them", at_least=1,
+        None, "with --heldout: report the log-likelihood about N times during the run; the model keeps them", at_least=1,
         panel="Held-out text",
     )  # fmt: skip
 
@@ -119,12 +121,12 @@ class CollapsedSettings(Settings):
 
     warm_start: str = param(
         "ns",
-        "initialise by one epoch of streaming with this objective, or at random: `none`",
+        "objective of one epoch of streaming for initialisation; `none` initialises at random",
         choices=("ns", "none"),
         fine=True,
     )
     # One pass instead of five fits what happened to be kept: after 10 iterations on 10 MB of Wikipedia held-out text has -8.23
     # instead of -8.13 nats.
     count_passes: int = param(
-        5, "passes over the corpus whose pairs are counted; each with its own subsampling and windows", at_least=1, fine=True
+        5, "passes over the corpus to count pairs, each with its own subsampling and windows", at_least=1, fine=True
     )

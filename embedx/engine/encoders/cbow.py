@@ -19,7 +19,7 @@ PAIR, PER_CONTEXT = "centre", False
 # Of 15 MB of Wikipedia, `ns`, 3 epochs: blocks of 8 and of 32 reach -7.769 and -7.715 nats a held-out centre, and .169 and .200
 # on pooled similarity (gensim .149), for a centre has one pair and not six.
 DEFAULTS = {"block_size": 32}
-ABOUT = f"the mean of the context predicts the centre (default block size {DEFAULTS['block_size']})"
+ABOUT = f"from the mean of the context words (default block size {DEFAULTS['block_size']})"
 
 
 def vectors_of(vectors: np.ndarray, inputs: np.ndarray) -> np.ndarray:

@@ -11,7 +11,7 @@ from embedx.kernels.compiled import kernel_part
 
 PAIR, PER_CONTEXT = "pair", True
 DEFAULTS: dict[str, Any] = {}
-ABOUT = "each context word predicts the centre"
+ABOUT = "from each context word"
 
 
 def vectors_of(vectors: np.ndarray, inputs: np.ndarray) -> np.ndarray:
