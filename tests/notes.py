@@ -4,6 +4,8 @@ from embedx.training.progress import Silent
 
 
 class Notes(Silent):
+    is_verbose = True
+
     def __init__(self):
         self.notes, self.stages, self.done = [], [], []
 

@@ -282,11 +282,16 @@ class Run:
         if has_bias:
             start[-1] = _first_biases(objective, str(settings.bias), self.sampler, n)
         progress.start("training", settings.max_iterations, " iterations")
-        began = time.monotonic()
+        began, curve = time.monotonic(), []
+
+        def after(iteration: int, loss: float) -> None:
+            progress.update(iteration, loss=loss, loss_unit=objective.loss_unit("row"))
+            curve.append({"epoch": iteration, "seconds": round(time.monotonic() - began, 3), "loss": loss})
+
         found = optimum.minimise(
             objective, features, labels, np.ones(n) if weights is None else np.asarray(weights, dtype=np.float64),
             l2=settings.l2 or 0.0, max_iterations=settings.max_iterations, tolerance=settings.tolerance, start=start,
-            after=lambda iteration, loss: progress.update(iteration, loss=loss, loss_unit=objective.loss_unit("row")),
+            after=after,
         )  # fmt: skip
         progress.finish()
         passed = time.monotonic() - began
@@ -301,8 +306,9 @@ class Run:
         n_examples = n * found.iterations
         tally = Tally(found.loss * n_examples, n_examples, n_examples)
         return trainer.Outcome(
-            tally, passed, float(found.iterations), None, found.loss, found.interrupted_by, initial_loss=found.initial_loss
-        )
+            tally, passed, float(found.iterations), None, found.loss, found.interrupted_by, initial_loss=found.initial_loss,
+            curve=curve,
+        )  # fmt: skip
 
 
 def hold_out(data: Labeled, n: int, seed: int) -> tuple[Labeled, Labeled]:

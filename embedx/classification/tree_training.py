@@ -338,6 +338,7 @@ def run(
             raise outcome.interrupted_by
     epochs, n, loss = float(strategy.settings.epochs), strategy.n_labelled, strategy.loss
     outcome.epochs, outcome.final_loss, outcome.tally = epochs, loss, Tally(loss * n, n, round(n * epochs))
+    outcome.curve = []  # each twentieth of the run has other labels
 
     def hand_over() -> None:
         history.classifier.arrays |= strategy.arrays()

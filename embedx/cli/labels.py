@@ -89,7 +89,7 @@ def train_classifier(
         task = classification.Run(training, objective, settings, samplers.own_options(typed), progress)
         if cluster.is_asked_for:
             labels.distribute(task, cluster, size)
-        run.note_settings(progress, task.settings, task.drawing.settings, objective.settings, cluster)
+        run.note_settings(progress, given.typed or {}, task.settings, task.drawing.settings, objective.settings, cluster)
         _note_data(progress, training)
         with checkpoints.ended():
             trained = task.train(before, checkpoints=checkpoints)

@@ -1,6 +1,5 @@
 """What `embedx train` and `embedx classify` share: output folder, checkpoints, settings shown, the model saved."""
 
-import dataclasses
 import math
 import os
 import sys
@@ -78,13 +77,12 @@ def stem_of(source: str) -> str:
     return path.stem.replace("*", "").strip(".-_@") or "corpus"
 
 
-def note_settings(progress: Progress, *groups: Settings) -> None:
-    """Log the settings that differ from the defaults, or all with --verbose, except those that the data may still change."""
+def note_settings(progress: Progress, given: Mapping[str, Any], *groups: Settings) -> None:
+    """Log the settings that were given, or all with --verbose, except those that the data may still change."""
     used = {name: value for group in groups for name, value in group.record().items() if name not in group.open}
     if used.get("time_budget"):
         del used["epochs"]
-    defaults = {field.name: field.default for group in groups for field in dataclasses.fields(group)}
-    shown = {name: value for name, value in used.items() if progress.is_verbose or value != defaults.get(name)}
+    shown = {name: value for name, value in used.items() if progress.is_verbose or name in given}
     if line := " ".join(f"{name.replace('_', '-')}={as_typed(v)}" for name, v in shown.items() if v is not None):
         progress.note(line)
 

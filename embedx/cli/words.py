@@ -68,7 +68,7 @@ def train_words(given: SimpleNamespace, progress: Progress) -> tuple[Path, skipg
         trainer = partial(words.train, cluster=cluster)
     command = ["embedx", "train", *corpora, "--objective", name, *(["--collapsed"] if given.collapsed else [])]
     progress.note(shlex.join([*command, "--output", str(folder)]))
-    run.note_settings(progress, *config.groups(), cluster)
+    run.note_settings(progress, recipe_defaults(corpora) | typed, *config.groups(), cluster)
     with checkpoints.ended():
         trained = trainer(corpora, config, progress=progress, cache_dir=given.cache_dir, checkpoints=checkpoints)
     place = run.saved(lambda place: trained.vectors.save(place, overwrite), folder, checkpoints, trained.outcome)

@@ -19,8 +19,9 @@ def validation_points(facts: Mapping[str, Any], measure: str) -> Points:
 
 
 def loss_points(facts: Mapping[str, Any]) -> Points:
-    """The loss of each epoch, or after each iteration of --collapsed, as far as the model has them."""
-    return _points(_history(facts), "loss")
+    """The loss of each epoch or iteration, else of each twentieth of the run."""
+    found = _points(_history(facts), "loss")
+    return found if len(found) > 1 else _points(facts.get("loss_curve") or [], "loss") or found
 
 
 def _history(facts: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -24,7 +24,7 @@ FIGURES = {  # facts at the top of a page
     "seconds": "seconds of training", "words_per_second": "words/s", "examples_per_second": "examples/s",
     "final_loss": "loss at the end", "baseline_loss": "loss by frequencies alone",
 }  # fmt: skip
-SHOWN_ALONE = ("history", "heldout", "reader")  # facts that are not single values, or shown elsewhere
+SHOWN_ALONE = ("history", "loss_curve", "heldout", "reader")  # facts that are not single values, or shown elsewhere
 
 
 def report(

@@ -233,7 +233,7 @@ def by_size(settings: SkipGramSettings, objective: Objective, n_tokens: int, pro
     large = {"learning_rate": None, **objective.large_text_defaults} if n_tokens >= LARGE_TEXT else {}
     found = completed(SkipGramSettings.from_options({**vars(settings), **large}), objective)
     values = " ".join(f"{name.replace('_', '-')}={as_typed(getattr(found, name))}" for name in settings.open)
-    progress.note(f"chosen by the number of tokens: {values}")
+    progress.detail(f"chosen by the number of tokens: {values}")
     return found
 
 

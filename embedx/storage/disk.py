@@ -17,15 +17,16 @@ def free_disk(path: Path) -> int:
         return NO_LIMIT
 
 
-def check_disk(folder: Path, model: float, checkpoints: float) -> str:
-    """A line about what a run will write to a folder, in bytes. Raises `EmbedxError` if the model does not fit."""
+def check_disk(folder: Path, model: float, checkpoints: float) -> tuple[str, bool]:
+    """A line about what a run will write to a folder, in bytes, and whether that is too much. Raises `EmbedxError` if the model does not fit."""
     free = free_disk(folder)
     if model > free:
         needs = f"{amount(model)} are to be written (model {amount(model)})"
         raise EmbedxError(f"{folder}: the disk has {amount(free)} free, and {needs}; choose another --output")
     more = f"; in a long run checkpoints {amount(checkpoints)} more" if checkpoints else ""
-    lacking = ", which do not fit" if model + checkpoints > free else ""
-    return f"disk: {summary({'model': model}, free)}{more}{lacking}"
+    is_short = model + checkpoints > free
+    line = f"disk: {summary({'model': model}, free)}{more}{', which do not fit' * is_short}"
+    return line if not is_short else f"warning: {line}", is_short
 
 
 def summary(needs: Mapping[str, float], free: float) -> str:

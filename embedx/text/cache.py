@@ -56,7 +56,7 @@ def encode(
     key = cache_key(sources, settings)
     corpus = load(home / key, progress) if key and watch is None else None
     if corpus:
-        progress.note(f"{_size(corpus)} from {corpus.place}; nothing is read")
+        progress.detail(f"{_size(corpus)} from {corpus.place}; nothing is read")
     else:
         with CorpusWriter(home) as writer:
             report = read(sources, settings, progress, writer, threads or usable_cores(), watch)
@@ -64,7 +64,7 @@ def encode(
             if any(source.fingerprint != current_fingerprint(source) for source in sources):
                 key = ""
             corpus = writer.finish(report, settings.record(), key, progress)
-        progress.note(f"{_size(corpus)} written to {corpus.place}")
+        progress.detail(f"{_size(corpus)} written to {corpus.place}")
     _note_folders(corpus.report, sources, progress)
     _note_bad(corpus.report, settings, progress)
     return corpus

@@ -87,7 +87,7 @@ def find(corpus: EncodedCorpus, settings: PhraseSettings, folder: Path, progress
     for codes, times in counter.counted(progress, "merging pairs of words", " pairs"):
         n_pairs += len(codes)
         frequent.append(np.column_stack([codes, times])[times >= settings.phrase_min_count])
-    progress.note(f"{n_pairs:,} different pairs of words, counted in {amount(memory)} of memory")
+    progress.detail(f"{n_pairs:,} different pairs of words, counted in {amount(memory)} of memory")
     codes, times = np.concatenate(frequent).T
     n_strings = int(np.count_nonzero(pairs.connector == 0)) + n_pairs
     first, last = codes >> (pairs.word_bits + pairs.sequence_bits), codes & ((1 << pairs.word_bits) - 1)

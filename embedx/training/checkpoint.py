@@ -136,9 +136,10 @@ class Checkpoints:
         return bool(self.found)
 
     def check_disk(self, model: int, state: int) -> None:
-        """Print what the run will write, in bytes of its model and its state. `EmbedxError` if the model does not fit."""
+        """Print what the run will write, if that does not fit or with details. `EmbedxError` if the model alone does not."""
         n_states = KEPT + 1 - len(self.found) if math.isfinite(self.request.every) else 0  # with one that is being written
-        self.progress.note(check_disk(self.folder.parent, model, n_states * state))
+        line, is_short = check_disk(self.folder.parent, model, n_states * state)
+        (self.progress.note if is_short else self.progress.detail)(line)
 
     def identify(self, identity: Callable[[], dict[str, Any]]) -> None:
         """Set what the run depends on beside its arguments, as JSON types: its data above all. Called when it is needed."""

@@ -85,8 +85,8 @@ class MemoryPlan:
         return {name: size for name, size in {**self.needs, "rollback copy": self.copy}.items() if size}
 
     def report(self, progress: Progress) -> None:
-        """Print it in a line."""
-        progress.note(f"memory: {summary(self.parts, self.available)}")
+        """Print it in a line, if details are asked for."""
+        progress.detail(f"memory: {summary(self.parts, self.available)}")
 
 
 def plan_memory(needs: Mapping[str, Any], copied: Any = ()) -> MemoryPlan:

@@ -5,30 +5,52 @@ The library reports through `Progress`; where the reports go is the caller's cho
 
 import contextlib
 import json
+import logging
+import os
+import re
+import sys
 import time
 from pathlib import Path
 from typing import Any, Self, TextIO
 
 from embedx.errors import EmbedxError
 
+LOGGER = logging.getLogger("embedx")
+NOTEBOOK_COLUMNS = 80
+DRAWN_EVERY = 0.1  # seconds between two drawings of a bar
+
 
 class Progress:
     """What the library reports while it works; this one reports nothing."""
 
     interval = 10.0  # seconds between updates
-    is_verbose = False  # whether all settings are worth a note
+    is_verbose = False  # whether details are notes
 
     def start(self, title: str, total: float | None, unit: str, done: float = 0.0) -> None:
         """A stage begins, of `total` units, or None if that is unknown; `done` of them were done before."""
 
     def update(self, done: float, **facts: Any) -> None:
-        """`done` units of the stage are finished; `facts` (loss, learning_rate, ...) belong to the interval since the last."""
+        """`done` units of the stage are finished; `facts` (loss, words_per_second, ...) belong to the interval since the last.
+
+        `epoch` and `epochs` among them are the number of the epoch, from 1, and how many there will be.
+        """
 
     def note(self, message: str) -> None:
         """Something the user should know, one line; one that begins with "warning: " is shown with --quiet too."""
 
+    def detail(self, message: str) -> None:
+        """Something that is of interest only when it is asked for: a note with --verbose."""
+        if self.is_verbose:
+            self.note(message)
+
     def finish(self) -> None:
         """The stage ends."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Close what it writes to."""
 
 
 class Silent(Progress):
@@ -36,7 +58,7 @@ class Silent(Progress):
 
 
 class Reporter(Progress):
-    """Reports on `stream`: a bar on a terminal, a line now and then elsewhere; and as JSON lines to a file for programs.
+    """Reports on `stream`: a bar on a terminal or in a notebook, a line now and then elsewhere; and as JSON lines to a file.
 
     is_quiet   show nothing but warnings
     is_alone   results are not printed while the stages are under way: a bar would run into them
@@ -49,39 +71,34 @@ class Reporter(Progress):
         is_alone: bool = True,
     ) -> None:  # fmt: skip
         self.stream, self.is_quiet, self.is_verbose = stream, is_quiet, is_verbose
-        self.on_terminal = stream.isatty() and is_alone and not is_quiet
+        is_notebook = type(stream).__module__.startswith("ipykernel")
+        self.on_terminal = (stream.isatty() or is_notebook) and is_alone and not is_quiet
         self.interval = 0.5 if self.on_terminal else 10.0
-        self._bar: Any = None
+        is_unicode = (getattr(stream, "encoding", None) or "").lower().startswith("utf")
+        self._bar, self._separator = ("━", " · ") if is_unicode else ("#", " | ")
+        self._width = 0  # of the bar's line, if there is one
         try:
             self._log = open(log_json, "a", encoding="utf-8") if log_json else None  # noqa: SIM115 (lives as long as the run)
         except OSError as error:
             raise EmbedxError(f"--log-json {log_json}: {error.strerror}; name a file that can be written") from error
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *exception: object) -> None:
         if self._log:
             self._log.close()
 
     def start(self, title: str, total: float | None, unit: str, done: float = 0.0) -> None:
-        self._title, self._total, self._unit, self._before = title, total, unit, done
+        self._title, self._total, self._unit, self._before = title, total, unit.strip(), done
         self._started = self._last_line = time.monotonic()
         self._last: tuple[float, dict[str, Any]] = (done, {})
         if self.on_terminal:
-            from tqdm import tqdm
-
-            self._bar = tqdm(
-                desc=title, total=total, initial=done, unit=unit, unit_scale=True, file=self.stream, dynamic_ncols=True,
-                leave=False,
-            )  # fmt: skip
+            self._draw(self._started)
 
     def update(self, done: float, **facts: Any) -> None:
         now = time.monotonic()
         self._last = (done, facts)
         if self._log:
             seconds = now - self._started
-            left = self._seconds_left(done, seconds)
+            left = self._seconds_left(seconds)
             event = {"stage": self._title, "done": done, "total": self._total, "unit": self._unit}
             event |= {"seconds": round(seconds, 3), "seconds_left": None if left is None else round(left, 1), **facts}
             try:
@@ -89,68 +106,114 @@ class Reporter(Progress):
             except OSError as error:
                 self._log = None
                 self.note(f"warning: --log-json ends here: {error.strerror}")
-        if self._bar is not None:
-            self._bar.set_postfix_str(_spoken(facts), refresh=False)
-            self._bar.update(done - self._bar.n)
+        if self.on_terminal:
+            if now - self._last_line >= DRAWN_EVERY:
+                self._draw(now)
         elif now - self._last_line >= self.interval and not self.is_quiet:
             self._last_line = now
-            self._write_line(done, facts, now)
+            title, *parts = self._parts(now)
+            self._print(f"{title}: {', '.join(parts)}")
 
     def note(self, message: str) -> None:
-        if self._bar is not None:
-            self._bar.write(message, file=self.stream)
-        elif not self.is_quiet or message.startswith("warning: "):
+        if not self.is_quiet or message.startswith("warning: "):
+            self._clear()
             self._print(message)
 
     def finish(self) -> None:
-        done, facts = self._last
-        if self._bar is not None:
-            self._bar.close()
-            self._bar = None
-        seconds, done = time.monotonic() - self._started, max(done - self._before, 0.0)
+        self._clear()
+        (done, facts), seconds = self._last, time.monotonic() - self._started
         if seconds >= 2.0:
-            speed = f"{_short(done)}{self._unit} in {_clock(seconds)}, {_short(done / seconds)}{self._unit}/s"
-            lasting = {name: value for name, value in facts.items() if not name.endswith("_per_second")}
-            parts = [_clock(seconds) if self._unit == "s" else speed, _spoken(lasting)]
+            n, is_time = max(done - self._before, 0.0), self._unit == "s"
+            amount = "" if is_time else f"{self._of_unit(n)} in "
+            parts = [f"{amount}{_clock(seconds)}", self._rate(facts if is_time else {}, n / seconds), *_loss(facts)]
             self.note(f"{self._title}: {', '.join(filter(None, parts))}")
 
-    def _write_line(self, done: float, facts: dict[str, Any], now: float) -> None:
-        seconds = now - self._started
-        parts = [f"{100 * done / self._total:.1f}%"] if self._total else []
-        if not any(name.endswith("_per_second") for name in facts):
-            parts.append(f"{_short((done - self._before) / seconds)}{self._unit}/s")
-        parts += [_spoken(facts), f"{_clock(seconds)} passed"]
-        if (left := self._seconds_left(done, seconds)) is not None:
-            parts.append(f"{_clock(left)} left")
-        self._print(f"{self._title}: {', '.join(filter(None, parts))}")
+    # ---- a line
 
-    def _seconds_left(self, done: float, seconds: float) -> float | None:
+    def _parts(self, now: float) -> list[str]:
+        """What is under way, and of it the share done, the time left, the rate and the loss, as far as they are known."""
+        (done, facts), seconds = self._last, now - self._started
+        title = self._title
+        if epoch := facts.get("epoch"):
+            title = f"epoch {epoch}" + (f"/{facts['epochs']:g}" if facts.get("epochs") else "")
+        left, rate = self._seconds_left(seconds), (done - self._before) / max(seconds, 1e-9)
+        return [
+            title, *([f"{100 * min(done / self._total, 1.0):.0f}%"] if self._total else []),
+            *([f"{_clock(left)} left"] if left is not None else []), *filter(None, [self._rate(facts, rate)]), *_loss(facts),
+        ]  # fmt: skip
+
+    def _rate(self, facts: dict[str, Any], rate: float) -> str:
+        """The speed of the last interval, if it was reported, else of the stage."""
+        for name, value in facts.items():
+            if name.endswith("_per_second"):
+                return f"{_short(value)} {name.removesuffix('_per_second')}/s"
+        return f"{self._of_unit(rate)}/s" if rate > 0 and self._unit != "s" else ""
+
+    def _of_unit(self, n: float) -> str:
+        """`634k words`, `25.1 MB`."""
+        return f"{_short(n)} {self._unit}" if self._unit != "B" else re.sub(r"(?<=\d)(?=\D?B)", " ", f"{_short(n)}B")
+
+    def _draw(self, now: float) -> None:
+        """Draw `epoch 2/5 ━━━━━━ 46% 0:43 left · 634k words/s · loss 2.34` over what is there; parts that do not fit are cut."""
+        self._last_line = now
+        try:
+            columns = os.get_terminal_size(self.stream.fileno()).columns or NOTEBOOK_COLUMNS
+        except (OSError, ValueError, AttributeError):
+            columns = NOTEBOOK_COLUMNS
+        title, *parts = self._parts(now)
+        n = sum(each.endswith(("%", " left")) for each in parts)
+        right = self._separator.join(filter(None, [" ".join(parts[:n]), *parts[n:]]))
+        size = columns - len(title) - len(right) - 3  # of the bar; the last column stays free, lest the line wrap
+        bar = f"{self._bar * round(size * min(self._last[0] / self._total, 1.0))}".ljust(size) if self._total and size > 3 else ""
+        line = " ".join(filter(None, (title, bar, right)))[: columns - 1]
+        self._write(f"\r{line.ljust(self._width)}")
+        self._width = len(line)
+
+    def _clear(self) -> None:
+        if self._width:
+            self._write(f"\r{' ' * self._width}\r")
+            self._width = 0
+
+    def _seconds_left(self, seconds: float) -> float | None:
         """How long what is left takes, by what was done in so many seconds; None where that is not known."""
+        done = self._last[0]
         return seconds * (self._total - done) / (done - self._before) if self._total and done > self._before else None
 
     def _print(self, line: str) -> None:
-        """Training continues when the line cannot be written: a closed pipe, a full disk."""
+        self._write(f"{line}\n")
+
+    def _write(self, text: str) -> None:
+        """Training continues when the text cannot be written: a closed pipe, a full disk."""
         with contextlib.suppress(OSError):
-            print(line, file=self.stream, flush=True)
+            print(text, end="", file=self.stream, flush=True)
 
 
-def _spoken(facts: dict[str, Any]) -> str:
-    """`loss 2.31 nats per pair, learning rate 0.0125`."""
-    return ", ".join(
-        " ".join(filter(None, (name.replace("_", " "), _short(value), facts.get(f"{name}_unit"))))
-        for name, value in facts.items()
-        if value is not None and not name.endswith("_unit")
-    )
+class Logged(Reporter):
+    """Reports as messages of the logger "embedx": warnings as warnings, all else at INFO."""
+
+    def __init__(self) -> None:
+        super().__init__(sys.stderr, is_alone=False)
+
+    def _print(self, line: str) -> None:
+        is_warning = line.startswith("warning: ")
+        LOGGER.log(logging.WARNING if is_warning else logging.INFO, "%s", line.removeprefix("warning: "))
 
 
-def _short(value: Any) -> str:
-    """A number as a person would say it."""
-    if not isinstance(value, int | float):
-        return str(value)
-    for size, letter in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
-        if abs(value) >= size:
-            return f"{value / (1e3 if letter == 'k' else size):.2f}{letter}"
-    return f"{value:.4g}"
+def reporter(verbose: bool) -> Progress:
+    """Progress for callers from Python: on standard error if `verbose`, else as log messages, if the logger takes INFO."""
+    return Reporter(sys.stderr) if verbose else Logged() if LOGGER.isEnabledFor(logging.INFO) else Silent()
+
+
+def _loss(facts: dict[str, Any]) -> list[str]:
+    return [] if facts.get("loss") is None else [f"loss {_short(facts['loss'])}"]
+
+
+def _short(value: float) -> str:
+    """A number with three digits: `634k`, `1.46M`, `2.34`."""
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= 0.9995 * size:
+            return f"{value / size:.3g}{letter}"
+    return f"{value:.3g}"
 
 
 def _clock(seconds: float) -> str:

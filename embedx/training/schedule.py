@@ -35,6 +35,12 @@ class Schedule:
         """How much of the run is over, 0 to 1."""
         return min(seconds / self.time_budget, 1.0) if self.time_budget else steps / (self.n_chunks * self.epochs)
 
+    def epoch(self, steps: int) -> dict[str, float | None]:
+        """The epoch that is under way after so many steps, and the number of epochs, if that is known."""
+        epochs = None if self.time_budget or math.isinf(self.epochs) else self.epochs
+        number = steps // self.n_chunks + 1
+        return {"epoch": min(number, math.ceil(epochs)) if epochs else number, "epochs": epochs}
+
     def rate(self, share_done: float, steps: int) -> float:
         """The learning rate when a share of the run is done, which took so many steps."""
         updates = steps * self.updates

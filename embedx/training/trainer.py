@@ -45,6 +45,7 @@ class Outcome:
     initial_loss: float | None = None  # mean per pair before training
     baseline_loss: float | None = None  # and of a model that knows only how often each class occurs
     facts_of_strategy: dict[str, Any] = field(default_factory=dict)
+    curve: list[dict[str, float]] = field(default_factory=list)  # the mean loss over each twentieth of the run
 
     def facts(self, loss_unit: str = "") -> dict[str, Any]:
         """For the model's record: losses in this unit, how long it trained, rates after rollbacks, and the strategy's facts."""
@@ -55,7 +56,7 @@ class Outcome:
         }  # fmt: skip
         known = {
             "initial_loss": self.initial_loss, "baseline_loss": self.baseline_loss,
-            "learning_rate_lowered": self.lowered_rates or None,
+            "learning_rate_lowered": self.lowered_rates or None, "loss_curve": self.curve or None,
         }  # fmt: skip
         return always | {name: value for name, value in known.items() if value is not None}
 
@@ -137,11 +138,13 @@ def run(
         was_cut_short = interrupted_by is not None and work.next_step > 0
         to_the_end(partial(checkpoints.take, state, wait=True) if was_cut_short else checkpoints.finish)
     losses = [tally.loss / tally.pairs for tally in work.twentieths if tally.pairs]
+    ends = [end for tally, end in zip(work.twentieths, work.ends, strict=True) if tally.pairs]
+    curve = [{"epoch": epoch, "seconds": seconds, "loss": loss} for (epoch, seconds), loss in zip(ends, losses, strict=True)]
     first, final, highest = (losses[0], losses[-1], max(losses)) if losses else (None, None, None)
     lowered = [schedule.learning_rate * factor for factor in guard.lowered]
     return Outcome(
         work.tally, work.seconds, work.next_step / schedule.n_chunks, first, final, interrupted_by, state, highest, lowered,
-        work.diverged, initial_loss=guard.level, baseline_loss=guard.baseline, facts_of_strategy=strategy.facts(),
+        work.diverged, initial_loss=guard.level, baseline_loss=guard.baseline, facts_of_strategy=strategy.facts(), curve=curve,
     )  # fmt: skip
 
 
@@ -171,6 +174,7 @@ class _Work:
     epoch: int = 0  # the next for after_epoch
     before_epoch: Tally = field(default_factory=Tally)  # when it began
     twentieths: list[Tally] = field(default_factory=lambda: [Tally()] * 20)  # by share of the run done
+    ends: list[tuple[float, float]] = field(default_factory=lambda: [(0.0, 0.0)] * 20)  # their last epochs and seconds
     wrong: str | None = None  # why the run diverges
     reached: int = 0  # words or examples, at the last check
     diverged: DivergedError | None = None
@@ -258,7 +262,9 @@ class _Work:
         now, budget, unit = self.seconds, self.schedule.time_budget, self.schedule.unit
         new = tally.since(self.reported)
         if new.words > 0 and not self.strategy.reports_itself:
-            facts = {f"{unit}_per_second": round(new.words / max(now - self.reported_at, 1e-9))}
+            facts: dict[str, Any] = {f"{unit}_per_second": round(new.words / max(now - self.reported_at, 1e-9))}
+            if unit != "nodes":
+                facts |= self.schedule.epoch(self.next_step - len(self.under_way))
             self.progress.update(
                 min(now, budget) if budget else tally.words, loss=new.mean_loss, loss_unit=self.strategy.loss_unit,
                 learning_rate=rate, **facts,
@@ -300,7 +306,7 @@ class _Work:
         state = TrainState()
         state.add("trainer.next_step", lambda: min(self.under_way, default=self.next_step), partial(setattr, self, "next_step"))
         state.add_attribute("trainer.seconds", self, "seconds_before")
-        for name in ("epoch", "ended", "tally", "before_epoch", "twentieths"):
+        for name in ("epoch", "ended", "tally", "before_epoch", "twentieths", "ends"):
             state.add_attribute(f"trainer.{name}", self, name)
         return state
 
@@ -339,6 +345,7 @@ class _Work:
                         break
                     self.tally += done
                     self.twentieths[int(20 * share)] += done
+                    self.ends[int(20 * share)] = (round(self.next_step / self.schedule.n_chunks, 4), round(self.seconds, 3))
                     # A chunk that was begun before the last check, which did not wait for it, counts when it ends.
                     self.guard.add(share if share >= self.guard.since else self.share_done, done)
         except BaseException:
