@@ -216,7 +216,7 @@ class TextSettings(Settings):
     tokenizer: str = param(
         "whitespace",
         "how text is split into words; `whitespace`: at white space only; `words`: into runs of Unicode letters, marks and "
-        "digits, so that `isn't` becomes `isn` and `t`; `none`: as `whitespace`, but lists in JSON and Parquet are kept as they are",
+        "digits, so that `isn't` becomes `isn` and `t`; `none`: as `whitespace`, but keeps lists in JSON and Parquet",
         choices=("whitespace", "words", "none"),
     )
     lowercase: bool = param(False, "convert text to lower case")
@@ -230,13 +230,13 @@ class TextSettings(Settings):
     )
     on_bad_record: str = param(
         "error",
-        "what happens to unreadable records and records without text in JSON Lines, CSV, TSV and Parquet; `error` stops, `skip` "
-        "leaves them out and counts them",
+        "what happens to unreadable records and records without text in JSON Lines, CSV, TSV and Parquet; `error` stops, "
+        "`skip` leaves them out and counts them",
         choices=("error", "skip"),
     )
     on_bad_utf8: str = param(
         "replace",
-        "what happens to bytes that are not valid UTF-8; `replace` writes U+FFFD for each, `skip` leaves them out, `error` stops",
+        "what happens to invalid UTF-8; `replace` writes U+FFFD for each byte, `skip` leaves them out, `error` stops",
         choices=("replace", "skip", "error"),
     )
     vocab_memory: float | None = param(
@@ -327,9 +327,7 @@ class PhraseSettings(Settings):
         at_least=-1.0,
     )
     phrase_min_count: int = param(5, "minimum count of a collocation", at_least=1)
-    connector_words: str | None = param(
-        None, "words that may occur inside a collocation, not at its ends, such as of,the,and"
-    )
+    connector_words: str | None = param(None, "words that may occur inside a collocation, not at its ends, such as of,the,and")
     phrase_memory: float = param(4.0, "memory for counting pairs of words, in gigabytes", above=0.0, at_most=1e6)
 
     def __post_init__(self) -> None:

@@ -71,8 +71,8 @@ class ClassifySettings(TrainingSettings):
     )
     scaling: str | None = param(
         None,
-        "feature scaling; `l2`: rows to unit L2 norm, `column-max`: columns divided by their maximum, `tf-idf`: counts weighted "
-        "by tf-idf, then `l2`; by default tf-idf for counts, l2 for other sparse rows of very different norms, else none",
+        "feature scaling; `l2`: rows to unit L2 norm, `column-max`: columns divided by their maximum, `tf-idf`: counts by "
+        "tf-idf, then `l2`; by default tf-idf for counts, l2 for other sparse rows of very different norms, else none",
         choices=SCALINGS,
         panel="Data",
     )
@@ -166,8 +166,8 @@ class ClassifySettings(TrainingSettings):
     )
     l2: float | None = param(
         None,
-        "L2 regularisation; l2/2 · |W|² is added to the mean loss; biases are not regularised, except by dcd; by default 0, for "
-        "dcd mean |x|² / number of examples",
+        "L2 regularisation; l2/2 · |W|² is added to the mean loss; biases are not regularised, except by dcd; by default 0, "
+        "for dcd mean |x|² / number of examples",
         at_least=0.0,
     )
     max_norm: float | None = param(None, "maximum L2 norm of an output row", above=0.0, at_most=1e15, fine=True)

@@ -29,7 +29,14 @@ COMMANDS: dict[str, dict[str, Callable[..., None]]] = {  # by section of the hel
         "test": peers.score,
         "predict-prob": peers.predict_prob,
     },
-    "Use a model": {"predict": models.predict, "nn": models.nearest, "analogy": models.analogy, "export": models.export},
+    "Use a model": {
+        "info": models.info,
+        "predict": models.predict,
+        "nn": models.nearest,
+        "analogy": models.analogy,
+        "vectors": models.vectors,
+        "export": models.export,
+    },
     "Evaluate": {"eval": models.evaluate, "report": models.report, "objectives": data.list_objectives},
     "Data": {
         "phrases": data.phrases,

@@ -41,7 +41,7 @@ def list_objectives(objective: Objective = None, as_json: bool = False) -> None:
 
 def phrases(
     corpora: list[str], top_k: Annotated[int | None, typer.Option(min=1)] = None, cache_dir: Path | None = None,
-    quiet: bool = False, as_json: bool = False, typed: dict[str, Any] | None = None,
+    quiet: bool = False, verbose: bool = False, as_json: bool = False, typed: dict[str, Any] | None = None,
 ) -> None:  # fmt: skip
     """List the collocations of a text.
 
@@ -93,7 +93,7 @@ def _text(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
-def fetch(name: str, to: Path | None = None, quiet: bool = False) -> None:
+def fetch(name: str, to: Path | None = None, quiet: bool = False, verbose: bool = False) -> None:
     """Fetch a corpus, or the rest of one, and print its path.
 
     Its checksum is checked, and `embedx train NAME` finds it.
@@ -103,12 +103,12 @@ def fetch(name: str, to: Path | None = None, quiet: bool = False) -> None:
     """
     from embedx.text.fetch import fetch as fetch_recipe
 
-    print(fetch_recipe(name, to, Reporter(sys.stderr, is_quiet=quiet)))
+    print(fetch_recipe(name, to, Reporter(sys.stderr, is_quiet=quiet, is_verbose=verbose)))
 
 
 def check(
     corpora: list[str], objective: str = "ns", output: Path | None = None, cache_dir: Path | None = None, as_json: bool = False,
-    quiet: bool = False, typed: dict[str, Any] | None = None,
+    quiet: bool = False, verbose: bool = False, typed: dict[str, Any] | None = None,
 ) -> None:  # fmt: skip
     """Read a corpus once, before hours of training.
 

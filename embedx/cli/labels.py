@@ -17,7 +17,7 @@ from embedx.classification import task as classification
 from embedx.classification.defaults import default_objective, new_objective
 from embedx.classification.settings import ClassifySettings, check_given, share_of_rows
 from embedx.cli import run
-from embedx.cli.streams import is_read_at_once
+from embedx.cli.streams import is_read_at_once, reporter
 from embedx.distributed.settings import ClusterSettings
 from embedx.engine.settings import check_stopping
 from embedx.errors import EmbedxError
@@ -30,14 +30,17 @@ from embedx.labeled.tables import TableSettings
 from embedx.labeled.words import TextFeatureSettings
 from embedx.settings import as_arguments, check_used, settings_of
 from embedx.storage import atomic
-from embedx.training.progress import Progress, Reporter
+from embedx.training.progress import Progress
 
 N_BEST = 5  # labels that `predict` prints for a row, unless a number, threshold or coverage is given
 
 
 def classify(given: SimpleNamespace) -> None:
     """Train a classifier and print what came of it."""
-    with run.reporter(given) as progress:
+    with reporter(given) as progress:
+        if given.dry_run:
+            _show_plan(given)
+            return
         folder, trained, metrics = train_classifier(given, progress)
     found = trained.classifier
     if given.as_json:
@@ -103,6 +106,23 @@ def train_classifier(
         return place, trained, metrics
 
 
+def _show_plan(given: SimpleNamespace) -> None:
+    """Print what is decided before the data are read."""
+    typed, name = given.typed or {}, given.objective
+    for each in filter(None, (given.train, given.test)):
+        if each != GENERATED:
+            check_there(each)
+    check_stopping(typed)
+    settings = ClassifySettings.from_options(typed)
+    used = {"objective": name, **settings.record()}
+    if name is not None:
+        run.check_applies(typed, name, (ClassifySettings, TextFeatureSettings))
+        objective = new_objective(objectives.find(name), typed)
+        check_given(typed, settings, objective)
+        used |= objective.settings.record()
+    run.show_plan(given, given.output or run.default_output(given.train, name or "OBJECTIVE"), used)
+
+
 def _note_data(progress: Progress, training: Labeled) -> None:
     if (text := training.schema.text) is not None:
         used = {name: value for name, value in text.settings.items() if value != getattr(TextFeatureSettings, name)}
@@ -141,7 +161,7 @@ def labelled_data(
 def predict(given: SimpleNamespace) -> None:
     """Print the best labels of each row, by name, with their probabilities."""
     cluster = ClusterSettings(given.cluster, given.workers)
-    progress = Reporter(sys.stderr, is_quiet=given.quiet, is_alone=not is_read_at_once())
+    progress = reporter(given, is_alone=given.output is not None or not is_read_at_once())
     if given.coverage is not None and (given.search or given.threshold is not None):
         raise EmbedxError("--coverage does not apply with --threshold or --search; leave out one of them")
     found = classifier.load(given.model)
@@ -220,7 +240,7 @@ def compare(given: SimpleNamespace) -> None:
     data = comparison.data_of(given.data, passed, settings, **{name: getattr(given, name) for name in files})
     names = [name.strip() for name in given.objectives.split(",") if name.strip()]
     folder = given.output or Path(f"{run.stem_of(given.data[0])}.compare")
-    with run.reporter(given) as progress:
+    with reporter(given) as progress:
         found = comparison.compare(
             data, names, settings, folder, resume=given.resume, overwrite=given.overwrite, progress=progress,
             command=["embedx", *sys.argv[1:]],

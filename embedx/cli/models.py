@@ -1,4 +1,4 @@
-"""The commands about trained models: predict, score, query, report, export."""
+"""The commands about trained models: describe, predict, score, query, report, export."""
 
 import json
 import sys
@@ -9,12 +9,23 @@ from typing import Annotated, Any
 import typer
 
 from embedx.cli import tables
+from embedx.cli.streams import reporter, results_to
 from embedx.distributed.settings import MAX_WORKERS
 from embedx.errors import EmbedxError
 from embedx.settings import MAX_THREADS
-from embedx.training.progress import Reporter
 
 TopK = Annotated[int, typer.Option(min=1)]
+
+
+def info(model: str, as_json: bool = False) -> None:
+    """Describe a model: its size, loss, scores and changed settings.
+
+    model  model folder, or a vector file of another program, such as word2vec's
+    """
+    from embedx.cli.about import about, as_rows
+
+    found = about(model)
+    tables.show(("name", "value"), as_rows(found), found if as_json else None)
 
 
 def predict(
@@ -30,7 +41,10 @@ def predict(
     scored_fraction: Annotated[float, typer.Option(min=0, max=1)] = 0.05,
     cluster: str | None = None,
     workers: Annotated[int | None, typer.Option(min=1, max=MAX_WORKERS)] = None,
+    output: Path | None = None,
+    overwrite: bool = False,
     quiet: bool = False,
+    verbose: bool = False,
     as_json: bool = False,
 ) -> None:
     """List the best labels of each row, with their probabilities.
@@ -50,12 +64,14 @@ def predict(
     scored_fraction  with --search: fraction of the labels that is scored
     cluster          predict on a Ray cluster: its workers share the rows
     workers          with --cluster: worker processes; by default one per machine
+    output           file to write; by default standard output
     as_json          print a JSON list or, where rows have ids, an object for each row
     """
     given = SimpleNamespace(**locals())
     from embedx.cli import labels
 
-    labels.predict(given)
+    with results_to(output, overwrite):
+        labels.predict(given)
 
 
 def evaluate(
@@ -77,14 +93,16 @@ def evaluate(
     per_label: Path | None = None,
     trust_pickle: bool = False,
     quiet: bool = False,
+    verbose: bool = False,
     as_json: bool = False,
 ) -> None:
     """Score word vectors or a classifier.
 
     Word vectors are scored on similarity and analogies, or by the likelihood of a --text; classifiers on --test data.
 
-    models      model folder, word2vec or .vec file, or gensim's with --trust-pickle; two are compared
-    against     models of another configuration, or a pattern; MODELS may then be several that differ in their seed
+    models      model folder, word2vec or .vec file, or gensim's with --trust-pickle; two are compared,
+                more are listed
+    against     models of another configuration, or a pattern; MODELS then differ in their seed only
     categories  words with their categories: purity of clusters
     outliers    groups of words with outliers, as 8-8-8: file or folder of files
     protocol    embedx, or gensim: analogies among the first 300,000 words, not 30,000
@@ -99,15 +117,15 @@ def evaluate(
     from embedx.storage.folder import task_of
 
     model, *runs = models
-    progress = Reporter(sys.stderr, is_quiet=quiet)
-    found = {}
+    progress = reporter(SimpleNamespace(quiet=quiet, verbose=verbose))
+    found: dict[str, Any] = {}
     if text is not None:
         from embedx.cli.words import score_text
 
         if test is not None:
             raise EmbedxError("--text is for word vectors, --test for classifiers; give one of them")
-        if len(runs) > 1 or against:
-            raise EmbedxError("--text compares two models at most; leave out --against and the others")
+        if against:
+            raise EmbedxError("--text takes no --against; name all models before it")
         found["heldout"], lines = score_text(models, text, seed, progress)
         if not as_json:
             print("\n".join(lines))
@@ -152,6 +170,7 @@ def report(
     pairs: list[Path] | None = None,
     analogies: Path | None = None,
     quiet: bool = False,
+    verbose: bool = False,
     typed: dict[str, Any] | None = None,
 ) -> None:
     """Write an HTML page about a model.
@@ -163,27 +182,69 @@ def report(
     """
     from embedx.report.report import report as write
 
-    with Reporter(sys.stderr, is_quiet=quiet) as reporter:
+    with reporter(SimpleNamespace(quiet=quiet, verbose=verbose)) as progress:
         page = write(
             model, output, test=test, test_labels=test_labels, pairs=pairs, analogies=analogies,
-            overwrite=overwrite, progress=reporter, **typed or {},
+            overwrite=overwrite, progress=progress, **typed or {},
         )  # fmt: skip
     print(page)
 
 
-def nearest(model: str, words: list[str], top_k: TopK = 10, vectors: str = "input", as_json: bool = False) -> None:
+def nearest(
+    model: str, words: Annotated[list[str] | None, typer.Argument()] = None, top_k: TopK = 10, vectors: str = "input",
+    restrict: Annotated[int | None, typer.Option(min=1)] = None, exclude: str = "", as_json: bool = False,
+) -> None:  # fmt: skip
     """List the words nearest to each word: word, neighbour, cosine.
 
-    model  model folder, or a vector file of another program, such as word2vec's
-    words  each is looked up by itself
+    model     model folder, or a vector file of another program, such as word2vec's
+    words     each is looked up by itself; - reads them from standard input; without any, a terminal asks for them
+    restrict  look only at the N most frequent words
+    exclude   leave out these words
     """
     from embedx import load
+    from embedx.cli.queries import asked, neighbours
+    from embedx.vectors.model import UnknownWordError
 
-    chosen = load(model).of(vectors)
-    found = {word: chosen.most_similar(word, top_k=top_k) for word in words}
+    chosen, left_out, are_named = load(model).of(vectors), exclude.split(","), bool(words) and words != ["-"]
+    found = {}
+    for word in asked(words or []):
+        try:
+            found[word] = neighbours(chosen, word, top_k, restrict, left_out)
+        except UnknownWordError as error:
+            if are_named:
+                raise
+            print(f"embedx: {error}", file=sys.stderr)
+        if not are_named:  # each as it comes
+            _show_neighbours(found, as_json)
+            found = {}
+    if are_named:
+        _show_neighbours(found, as_json)
+
+
+def _show_neighbours(found: dict[str, list[tuple[str, float]]], as_json: bool) -> None:
     values = {word: [{"word": w, "cosine": cosine} for w, cosine in near] for word, near in found.items()}
     rows = [(word, neighbour, f"{cosine:.4f}") for word, near in found.items() for neighbour, cosine in near]
-    tables.show(("word", "neighbour", "cosine"), rows, values if as_json else None)
+    if found:
+        tables.show(("word", "neighbour", "cosine"), rows, values if as_json else None)
+
+
+def vectors(
+    model: str, output: Path | None = None, overwrite: bool = False, vectors: str = "input", quiet: bool = False,
+    verbose: bool = False,
+) -> None:  # fmt: skip
+    """Write the vector of each line of standard input: the words, then numbers.
+
+    The vector of a line of several words is the mean of theirs. Lines without a known word are left out, and counted.
+
+    model   model folder, or a vector file of another program, such as word2vec's
+    output  file to write: .npy has a row for each line, of zeros where no word is known; other names get text
+    """
+    from embedx import load
+    from embedx.cli.queries import write_vectors
+
+    progress = reporter(SimpleNamespace(quiet=quiet, verbose=verbose))
+    if (n := write_vectors(load(model).of(vectors), output, overwrite)) > 0:
+        progress.note(f"warning: lines without a word of the model: {n:,}")
 
 
 def analogy(model: str, a: str, b: str, c: str, top_k: TopK = 10, as_json: bool = False) -> None:
@@ -204,6 +265,7 @@ def export(
     overwrite: bool = False,
     trust_pickle: bool = False,
     quiet: bool = False,
+    verbose: bool = False,
     typed: dict[str, Any] | None = None,
 ) -> None:
     """Write word vectors in the format of another program, or convert a vector file.
@@ -214,6 +276,6 @@ def export(
     from embedx import load
     from embedx.vectors.export import export as write
 
-    reporter = Reporter(sys.stderr, is_quiet=quiet)
+    progress = reporter(SimpleNamespace(quiet=quiet, verbose=verbose))
     options = {"format": None} | (typed or {})
-    print(write(load(model, reporter, trust_pickle), out=out, overwrite=overwrite, progress=reporter, **options))
+    print(write(load(model, progress, trust_pickle), out=out, overwrite=overwrite, progress=progress, **options))

@@ -56,6 +56,7 @@ SHARED = {  # options that several commands have: the section of the help, and t
     "start": ("Continuing from a model", None),
     "overwrite": ("Output", "overwrite the output, after the new one is complete"),
     "cache_dir": ("Output", "folder of encoded corpora; by default $EMBEDX_CACHE_DIR or ~/.cache/embedx"),
+    "dry_run": ("Output", "print the settings and end, without training"),
     "log_json": ("Output", "append progress to this file, a JSON object per line"),
     "as_json": ("Output", "print one JSON object"),
     "quiet": ("Output", "show only warnings and errors on standard error"),

@@ -1,8 +1,8 @@
 """What `embedx train` and `embedx classify` share: output folder, checkpoints, settings shown, the model saved."""
 
+import json
 import math
 import os
-import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -15,14 +15,8 @@ from embedx.storage.folder import check_output
 from embedx.text.sources import COMPRESSED, STANDARD_INPUT
 from embedx.training.checkpoint import Checkpoints, Request
 from embedx.training.interrupts import to_the_end
-from embedx.training.progress import Progress, Reporter
+from embedx.training.progress import Progress
 from embedx.training.trainer import Outcome
-
-
-def reporter(given: SimpleNamespace) -> Reporter:
-    """Progress on standard error, as the options of the command say."""
-    options = vars(given)
-    return Reporter(sys.stderr, options.get("log_json"), is_quiet=given.quiet, is_verbose=options.get("verbose", False))
 
 
 def checkpoints_of(command: str, given: SimpleNamespace, folder: Path, progress: Progress) -> tuple[Checkpoints, bool]:
@@ -75,6 +69,17 @@ def stem_of(source: str) -> str:
     path = Path(os.path.basename(source.rstrip("/")))
     path = path.with_suffix("") if path.suffix in COMPRESSED else path
     return path.stem.replace("*", "").strip(".-_@") or "corpus"
+
+
+def show_plan(given: SimpleNamespace, folder: Path, settings: Mapping[str, Any]) -> None:
+    """Print where a run would write its model, and its settings; - stands for those that are not set or that the data decide."""
+    check_output(folder, given.overwrite or given.resume)
+    if given.as_json:
+        print(json.dumps({"model": str(folder), "settings": settings}))
+        return
+    print(f"model\t{folder}")
+    for name, value in settings.items():
+        print(f"{name.replace('_', '-')}\t{as_typed(value) or '-'}")
 
 
 def note_settings(progress: Progress, given: Mapping[str, Any], *groups: Settings) -> None:

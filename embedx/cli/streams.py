@@ -1,13 +1,19 @@
 """The standard streams of a command: whole or closed, full, of any encoding, and read by nobody."""
 
+import contextlib
 import errno
 import io
 import os
 import stat
 import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from embedx.errors import EmbedxError
+from embedx.storage import atomic
+from embedx.training.progress import Reporter
 
 
 class OutputClosedError(Exception):
@@ -60,6 +66,33 @@ def is_read_at_once() -> bool:
     """Whether standard output may be read, as on a terminal, while more is written: not if it is a file."""
     mode = os.fstat(1).st_mode
     return sys.stdout.isatty() or stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
+
+
+def reporter(given: SimpleNamespace, is_alone: bool = True) -> Reporter:
+    """Progress on standard error, as the options of the command say."""
+    log = vars(given).get("log_json")
+    return Reporter(sys.stderr, log, is_quiet=given.quiet, is_verbose=given.verbose, is_alone=is_alone)
+
+
+@contextlib.contextmanager
+def results_to(file: Path | None, overwrite: bool, is_text: bool = True) -> Iterator[Any]:
+    """Have what is printed on standard output written to a file instead, if one is named; it appears when it is complete.
+
+    Without `is_text` nothing printed is: the value is the stream of bytes to write to.
+    """
+    if file is None:
+        yield None
+        return
+    if file.exists() and not overwrite:
+        raise EmbedxError(f"{file}: exists; add --overwrite to replace it, or choose another --output")
+    try:
+        with atomic.replacing(file.resolve()) as raw:
+            out = io.TextIOWrapper(raw, "utf-8", newline="\n")
+            with contextlib.redirect_stdout(out) if is_text else contextlib.nullcontext():
+                yield raw
+            out.detach()  # writes what is left
+    except OSError as error:
+        raise EmbedxError(f"{file}: cannot be written: {error.strerror or error}; choose another --output") from error
 
 
 def close_error_stream() -> None:

@@ -18,6 +18,7 @@ def train(
     checkpoint_every: str = "10m",
     resume: bool = False,
     log_json: Path | None = None,
+    dry_run: bool = False,
     as_json: bool = False,
     quiet: bool = False,
     verbose: bool = False,
@@ -52,6 +53,7 @@ def classify(
     checkpoint_every: str = "10m",
     resume: bool = False,
     log_json: Path | None = None,
+    dry_run: bool = False,
     as_json: bool = False,
     quiet: bool = False,
     verbose: bool = False,
@@ -88,6 +90,7 @@ def compare(
     resume: bool = False,
     as_json: bool = False,
     quiet: bool = False,
+    verbose: bool = False,
     typed: dict[str, Any] | None = None,
 ) -> None:
     """Train several objectives on the same data, and rank them.

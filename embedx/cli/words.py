@@ -9,6 +9,7 @@ from typing import Any
 
 from embedx import objectives
 from embedx.cli import run
+from embedx.cli.streams import reporter
 from embedx.distributed.settings import ClusterSettings
 from embedx.engine.settings import check_stopping
 from embedx.errors import EmbedxError
@@ -16,7 +17,7 @@ from embedx.evaluation import heldout
 from embedx.settings import PhraseSettings, TextSettings
 from embedx.skipgram import collapsed
 from embedx.skipgram import task as skipgram
-from embedx.skipgram.configuration import configure
+from embedx.skipgram.configuration import Configuration, configure
 from embedx.skipgram.corpus_report import check, table
 from embedx.storage.folder import task_of
 from embedx.text.encode import encode
@@ -30,7 +31,11 @@ from embedx.vectors.model import load_folder
 
 def train(given: SimpleNamespace) -> None:
     """Train word vectors and print what came of it."""
-    with run.reporter(given) as progress:
+    with reporter(given) as progress:
+        if given.dry_run:
+            run.show_plan(given, *_decided(given)[2:])
+            progress.note(f"{shlex.join(['embedx', 'corpus', 'check', *given.corpora])} measures time, memory and disk")
+            return
         folder, trained = train_words(given, progress)
     facts = trained.vectors.facts
     if given.as_json:
@@ -50,6 +55,25 @@ def train_words(given: SimpleNamespace, progress: Progress) -> tuple[Path, skipg
     Settings that were typed have priority over those of a recipe, then come the objective's own, then the defaults.
     """
     typed, corpora = given.typed or {}, given.corpora
+    config, cluster, folder, _ = _decided(given)
+    checkpoints, overwrite = run.checkpoints_of("train", given, folder, progress)
+    trainer = collapsed.train if given.collapsed else skipgram.train
+    if cluster.is_asked_for:
+        from embedx.distributed import words
+
+        trainer = partial(words.train, cluster=cluster)
+    command = ["embedx", "train", *corpora, "--objective", config.objective.name, *(["--collapsed"] if given.collapsed else [])]
+    progress.note(shlex.join([*command, "--output", str(folder)]))
+    run.note_settings(progress, recipe_defaults(corpora) | typed, *config.groups(), cluster)
+    with checkpoints.ended():
+        trained = trainer(corpora, config, progress=progress, cache_dir=given.cache_dir, checkpoints=checkpoints)
+    place = run.saved(lambda place: trained.vectors.save(place, overwrite), folder, checkpoints, trained.outcome)
+    return place, trained
+
+
+def _decided(given: SimpleNamespace) -> tuple[Configuration, ClusterSettings, Path, dict[str, Any]]:
+    """What is decided before the text is read: configuration, cluster, output folder, and the settings for people."""
+    typed, corpora = given.typed or {}, given.corpora
     check_stopping(typed)
     sources = resolve(corpora)  # reports a mistyped name before anything else is done
     config = configure(given.objective, typed, is_collapsed=given.collapsed, defaults=recipe_defaults(corpora))
@@ -59,20 +83,9 @@ def train_words(given: SimpleNamespace, progress: Progress) -> tuple[Path, skipg
         raise EmbedxError("--cluster does not apply with --collapsed; leave out one of them")
     folder = given.output or run.default_output(corpora[0], name)
     _check_folder(folder, config.start.path if config.start else None)
-    checkpoints, overwrite = run.checkpoints_of("train", given, folder, progress)
     check_formats(sources, config.text)
-    trainer = collapsed.train if given.collapsed else skipgram.train
-    if cluster.is_asked_for:
-        from embedx.distributed import words
-
-        trainer = partial(words.train, cluster=cluster)
-    command = ["embedx", "train", *corpora, "--objective", name, *(["--collapsed"] if given.collapsed else [])]
-    progress.note(shlex.join([*command, "--output", str(folder)]))
-    run.note_settings(progress, recipe_defaults(corpora) | typed, *config.groups(), cluster)
-    with checkpoints.ended():
-        trained = trainer(corpora, config, progress=progress, cache_dir=given.cache_dir, checkpoints=checkpoints)
-    place = run.saved(lambda place: trained.vectors.save(place, overwrite), folder, checkpoints, trained.outcome)
-    return place, trained
+    open_settings = dict.fromkeys(config.settings.open)
+    return config, cluster, folder, {"objective": name, **config.record(), **open_settings}
 
 
 def _check_folder(folder: Path, start: Path | None) -> None:
@@ -92,7 +105,7 @@ def phrases(given: SimpleNamespace) -> list[tuple[int, Collocation]]:
     """The collocations of corpora, each after the number of the pass that found it, the highest score first."""
     text = TextSettings.from_options(recipe_defaults(given.corpora) | given.typed)
     settings = PhraseSettings.from_options({"phrases": 1, **given.typed})
-    with encode(given.corpora, text, run.reporter(given), given.cache_dir, settings) as corpus:
+    with encode(given.corpora, text, reporter(given), given.cache_dir, settings) as corpus:
         found = phrases_of(corpus)
     if found is None:
         raise EmbedxError("--phrases 0 finds none; give the number of passes")
@@ -106,12 +119,12 @@ def check_corpus(given: SimpleNamespace) -> None:
     config = configure(given.objective, given.typed, defaults=recipe_defaults(given.corpora))
     objectives.check_applies(given.typed, given.objective)
     output = given.output or run.default_output(given.corpora[0], given.objective)
-    found = check(given.corpora, config, output=output, cache_dir=given.cache_dir, progress=run.reporter(given))
+    found = check(given.corpora, config, output=output, cache_dir=given.cache_dir, progress=reporter(given))
     print(json.dumps(found) if given.as_json else table(found))
 
 
 def score_text(models: list[str], corpus: str, seed: int, progress: Progress) -> tuple[dict[str, Any], list[str]]:
-    """The likelihood of a text under one model, or under two with the difference, for JSON and as lines.
+    """The likelihood of a text under models, of two with the difference, for JSON and as lines.
 
     The text is read, and pairs are drawn, by the settings of the first model.
     """
@@ -127,6 +140,11 @@ def score_text(models: list[str], corpus: str, seed: int, progress: Progress) ->
     metrics = [each.metrics() for each in found]
     if len(found) == 1:
         return run.plain_numbers(metrics[0]), run.metric_lines(metrics[0])
+    if len(found) > 2:
+        return dict(zip(models, map(run.plain_numbers, metrics), strict=True)), [
+            "\t".join(["model", *models]),
+            *run.metric_lines(*metrics),
+        ]
     gain = heldout.compare(*found)
     difference = {"log_likelihood": gain.value, "standard_error": gain.error}
     named = zip(("model", "other", "difference"), map(run.plain_numbers, (*metrics, difference)), strict=True)

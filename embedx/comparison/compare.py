@@ -69,8 +69,8 @@ class Comparison:
             options = tuned(data, self.names, settings, self.folder / WORK, records, progress) if settings.tune else {}
             jobs = [(seed, name) for seed in range(1, settings.seeds + 1) for name in self.names]
             left = [job for job in jobs if records.find(objective=job[1], seed=job[0]) is None]
-            lasting = "" if settings.epochs else f", {len(left) * settings.budget / 60:.1f} minutes of training"
-            progress.note(f"{len(left)} of {len(jobs)} runs are left, each {' '.join(settings.stopping)}{lasting}")
+            if len(left) < len(jobs):
+                progress.note(f"{len(left)} of {len(jobs)} runs are left")
             progress.start("comparing", len(left), " runs")
             try:
                 for k, (seed, name) in enumerate(left, 1):
@@ -126,6 +126,7 @@ def compare(
         **data.identity(), "machine": runs.machine(), "embedx": installed_version(),
     }  # fmt: skip
     found = Comparison(data, names, settings, folder, Records(folder, identity, overwrite=not resume), progress)
+    progress.note(settings.plan(len(names)))
     facts = data.prepare(progress)
     found.circumstances = {
         "data": ", ".join([data.name, *(f"{name} {value}" for name, value in facts.items())]),

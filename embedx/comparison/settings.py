@@ -25,13 +25,11 @@ class CompareSettings(Settings):
     )
     epochs: int | None = param(None, "epochs of each run, instead of --time-budget", at_least=1)
     seeds: int = param(3, "runs of each objective, with seeds 1, 2, ...", at_least=1)
-    threads: int | None = param(
-        None, "threads of each run; by default one per usable core", at_least=1, at_most=MAX_THREADS
-    )
+    threads: int | None = param(None, "threads of each run; by default one per usable core", at_least=1, at_most=MAX_THREADS)
     tune: float | None = param(
         None,
-        "fraction of each objective's time, such as 30%, spent on tuning its learning rate and number of negatives on validation "
-        "data; with --epochs, the fraction of the epochs of each trial",
+        "fraction of each objective's time, such as 30%, spent on tuning its learning rate and number of negatives on "
+        "validation data; with --epochs, the fraction of the epochs of each trial",
         above=0.0,
         at_most=0.9,
         parse=fraction,
@@ -66,6 +64,17 @@ class CompareSettings(Settings):
         if self.epochs is not None:
             return "--epochs", str(self.epochs)
         return "--time-budget", f"{self.budget:g}s"
+
+    def plan(self, n_objectives: int) -> str:
+        """What a comparison of so many objectives will take: `2 objectives × 3 seeds × 60 s = 6 minutes of training`."""
+        n_runs = n_objectives * self.seeds
+        runs = f"{n_objectives} objectives × {self.seeds} seeds"
+        if self.epochs is not None:
+            tuning = f", and at most {n_objectives * MAX_TRIALS} trials" if self.tune else ""
+            return f"{runs} × {self.epochs} epochs = {n_runs * self.epochs} epochs of training{tuning}"
+        budget = self.time_budget or BUDGET
+        total = n_runs * budget / 60
+        return f"{runs} × {budget:g} s = {total:.3g} minutes of training, beside reading and scoring"
 
     @property
     def budget(self) -> float:

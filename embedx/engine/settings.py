@@ -27,9 +27,7 @@ class TrainingSettings(Settings):
         + "; by default the objective's first",
         choices=tuple(SAMPLERS),
     )
-    threads: int | None = param(
-        None, "threads; by default one per usable core", at_least=1, at_most=MAX_THREADS
-    )
+    threads: int | None = param(None, "threads; by default one per usable core", at_least=1, at_most=MAX_THREADS)
     deterministic: bool = param(
         False,
         "train the same model, to the last bit, with any number of threads; word vectors and objectives that draw candidates "

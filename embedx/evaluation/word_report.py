@@ -65,7 +65,9 @@ class Report:
 
     @property
     def sides(self) -> list[str]:
-        """A letter for each model, with a number where a side has several."""
+        """A letter for each model; with two sides for each side, with a number where it has several models."""
+        if not self.differences:
+            return [chr(ord("A") + k) if k < 26 else str(k + 1) for k in range(len(self.models))]
         sizes = {"A": self.n_first, "B": len(self.models) - self.n_first}
         return [side if size == 1 else f"{side}{k + 1}" for side, size in sizes.items() for k in range(size)]
 
@@ -101,15 +103,28 @@ class Report:
             rows.append([s.test, *side, s.measure, score, ends, f"{s.used:,}/{s.total:,}", f"{s.oov:,}", f"{s.candidates:,}"])
         return rows
 
+    def side_by_side(self) -> list[list[str]]:
+        """The scores with their intervals, a row for each set and a column for each model, under a row of names."""
+        n = len(self.models)
+        rows = [["set", "measure", *self.sides, "items"]]
+        for first in range(0, len(self.scores), n):
+            some = self.scores[first : first + n]
+            cells = [f"{shown(s.measure, s.score)} ({shown(s.measure, *s.interval)})" for s in some]
+            items = f"{min(s.used for s in some):,}/{some[0].total:,}"
+            rows.append([some[0].test, some[0].measure, *cells, items])
+        return rows
+
     def table(self) -> str:
         """The same for people."""
-        lines = aligned(self.rows())
-        if len(self.models) > 1:
+        names = [f"{side}: {model}" for side, model in zip(self.sides, self.models, strict=True)]
+        lines = aligned(self.rows() if self.differences or len(names) == 1 else self.side_by_side())
+        if len(names) > 1 and not self.differences:
+            return "\n".join([*names, "", *lines])
+        if self.differences:
             rows = [["set", "measure", "A - B", "95 % interval", "shared items"]]
             for d in self.differences:
                 difference, ends = shown(d.measure, d.difference, sign="+"), shown(d.measure, *d.interval, sign="+")
                 rows.append([d.test, d.measure, difference, ends, f"{d.shared:,}"])
-            names = [f"{side}: {model}" for side, model in zip(self.sides, self.models, strict=True)]
             lines = [*names, "", *lines, "", *aligned(rows), "", *self.conclusions()]
         return "\n".join(lines)
 

@@ -142,17 +142,12 @@ def evaluate(
 ) -> Report:  # fmt: skip
     """Score models; with `others`, also the difference between the means of the two sides.
 
-    models  models of one configuration that differ in their seed, usually one; `others` likewise, of another configuration, and
-            there a pattern stands for all paths that match it
+    models  any, or with `others` models of one configuration that differ in their seed, usually one; `others` likewise, of
+            another configuration, and there a pattern stands for all paths that match it
     which   the vectors: "input", "output" or "sum", see `WordVectors.of`
     oov     score pairs with words outside the vocabulary too, by the n-grams of a model that has such
     """
     tests, progress = tests or WordTests(), progress or Silent()
-    if len(models) > 1 and not others:
-        raise EmbedxError(
-            "three models or more are two configurations, each with several seeds: name the models of the second by --against, "
-            "which takes patterns such as 'b.*.embedx'"
-        )
     given = [*models, *matching(others)]
     names = [str(each.facts.get("source", "model")) if isinstance(each, WordVectors) else str(each) for each in given]
     sets = tests.read()

@@ -74,12 +74,10 @@ class SkipGramSettings(TrainingSettings):
         at_most=64,
     )
     draws: int | None = param(
-        None, "negatives drawn per block, or with --collapsed per input; by default enough to keep each update small", at_least=1,
+        None, "negatives per block, with --collapsed per input; by default enough to keep each update small", at_least=1,
         at_most=MAX_DRAWS,
     )  # fmt: skip
-    shuffle: bool = param(
-        True, "train on chunks of 10,000 tokens in random order; otherwise in corpus order"
-    )
+    shuffle: bool = param(True, "train on chunks of 10,000 tokens in random order; otherwise in corpus order")
     subwords: str | None = param(
         None,
         "lengths of character n-grams, such as 3-6; a word's vector is the mean of its own and its n-grams' vectors, so that "

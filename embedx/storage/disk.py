@@ -18,7 +18,10 @@ def free_disk(path: Path) -> int:
 
 
 def check_disk(folder: Path, model: float, checkpoints: float) -> tuple[str, bool]:
-    """A line about what a run will write to a folder, in bytes, and whether that is too much. Raises `EmbedxError` if the model does not fit."""
+    """A line about what a run will write to a folder, in bytes, and whether that is too much.
+
+    Raises `EmbedxError` if the model alone does not fit.
+    """
     free = free_disk(folder)
     if model > free:
         needs = f"{amount(model)} are to be written (model {amount(model)})"

@@ -38,7 +38,7 @@ RUN, PARTIAL_RUN = "run.json", "run.partial"
 OURS = re.compile(r"state-\d{8}\.(npz|partial)|run\.(json|partial)")
 KEPT = 2
 # Arguments that change no result.
-FREE = {"typed", "resume", "overwrite", "cache_dir", "checkpoint_every", "log_json", "as_json", "quiet", "verbose"}
+FREE = {"typed", "resume", "overwrite", "cache_dir", "checkpoint_every", "log_json", "as_json", "quiet", "verbose", "dry_run"}
 DAMAGED = (OSError, ValueError, KeyError, IndexError, TypeError, EOFError, zipfile.BadZipFile)
 ARRAY = "__array__"  # in JSON, the key of the number of an array
 

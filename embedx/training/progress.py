@@ -154,7 +154,7 @@ class Reporter(Progress):
         return f"{_short(n)} {self._unit}" if self._unit != "B" else re.sub(r"(?<=\d)(?=\D?B)", " ", f"{_short(n)}B")
 
     def _draw(self, now: float) -> None:
-        """Draw `epoch 2/5 ━━━━━━ 46% 0:43 left · 634k words/s · loss 2.34` over what is there; parts that do not fit are cut."""
+        """Draw `epoch 2/5 ━━━━━━ 46% 0:43 left · 634k words/s · loss 2.34` over what is there, no wider than the terminal."""
         self._last_line = now
         try:
             columns = os.get_terminal_size(self.stream.fileno()).columns or NOTEBOOK_COLUMNS
@@ -164,7 +164,8 @@ class Reporter(Progress):
         n = sum(each.endswith(("%", " left")) for each in parts)
         right = self._separator.join(filter(None, [" ".join(parts[:n]), *parts[n:]]))
         size = columns - len(title) - len(right) - 3  # of the bar; the last column stays free, lest the line wrap
-        bar = f"{self._bar * round(size * min(self._last[0] / self._total, 1.0))}".ljust(size) if self._total and size > 3 else ""
+        share = min(self._last[0] / self._total, 1.0) if self._total else 0.0
+        bar = (self._bar * round(size * share)).ljust(size) if self._total and size > 3 else ""
         line = " ".join(filter(None, (title, bar, right)))[: columns - 1]
         self._write(f"\r{line.ljust(self._width)}")
         self._width = len(line)

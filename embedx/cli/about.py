@@ -1,0 +1,67 @@
+"""What `embedx info` prints about a model."""
+
+from pathlib import Path
+from typing import Any
+
+from embedx.cli.options import classify_options, train_options
+from embedx.settings import as_typed
+from embedx.storage.disk import amount
+from embedx.storage.folder import present, read_description, task_of
+from embedx.vectors.model import TASK, load
+
+FACTS = ("final_loss", "loss_unit", "epochs", "seconds", "words_per_second", "examples_per_second", "collapsed")  # of a run
+SCORES = ("log_likelihood", "unigram", "accuracy", "p@1", "ndcg@5")
+
+
+def about(model: str) -> dict[str, Any]:
+    """Task, size, settings that differ from the defaults, facts and scores of a model, or the size of a vector file."""
+    path = present(Path(model))
+    task = task_of(path)
+    if task is None:
+        vectors = load(model)
+        return {"model": model, "words": len(vectors), "dim": vectors.vector_size, "bytes": path.stat().st_size}
+    description = read_description(path)
+    settings, facts, arrays = (description[name] for name in ("settings", "facts", "arrays"))
+    found: dict[str, Any] = {"model": model, "task": task, "objective": facts["objective"]}
+    if task == TASK:
+        found |= {"words": facts["words"], "dim": arrays["input"]["shape"][1]}
+    else:
+        dims = {name: arrays[name]["shape"] for name in ("hidden", "output") if name in arrays}
+        found |= {"labels": facts["labels"], "training_rows": facts["examples"]}
+        found |= {"features": next(iter(dims.values()))[0 if "hidden" in dims else 1]} if dims else {}
+        found |= {"hidden": dims["hidden"][1]} if "hidden" in dims else {}
+    found["bytes"] = sum(each.stat().st_size for each in path.iterdir() if each.is_file())
+    found |= {"created": description["created"], "embedx": description["embedx"]}
+    found |= {name: facts[name] for name in FACTS if facts.get(name) is not None}
+    scores = {**((facts.get("history") or [{}])[-1].get("validation") or {}), **(facts.get("heldout") or {})}
+    scores = {name: scores[name] for name in SCORES if name in scores}
+    found |= {"interrupted": True} if facts.get("interrupted") else {}
+    return found | ({"scores": scores} if scores else {}) | {"settings": changed(task, facts, settings)}
+
+
+def changed(task: str, facts: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings that differ from the defaults of their objective, with those that the data decided."""
+    options = train_options() if task == TASK else classify_options()
+    modes = ["--collapsed"] * bool(facts.get("collapsed")) + [facts["objective"]]
+    defaults: dict[str, Any] = {}
+    for name, each in options.items():
+        defaults[name] = next((each.defaults[mode] for mode in modes if mode in each.defaults), each.field.default)
+    return {name: value for name, value in settings.items() if value is not None and value != defaults.get(name)}
+
+
+def as_rows(found: dict[str, Any]) -> list[tuple[str, str]]:
+    """The same for people: a name and a text each."""
+    rows = []
+    for name, value in found.items():
+        if name == "bytes":
+            name, value = "size", amount(value)
+        elif name == "settings":
+            value = " ".join(f"{each.replace('_', '-')}={as_typed(one)}" for each, one in value.items())
+        elif isinstance(value, dict):
+            value = ", ".join(f"{each} {one:,}" if isinstance(one, int) else f"{each} {one:.4f}" for each, one in value.items())
+        elif isinstance(value, int) and not isinstance(value, bool):
+            value = f"{value:,}"
+        elif isinstance(value, float):
+            value = f"{value:.4g}"
+        rows.append((name.replace("_", " "), as_typed(value)))
+    return rows
