@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -64,9 +65,45 @@ def test_words_of_one_topic_are_nearest_to_each_other(trained):
     assert as_typed["cat"][0]["word"] == neighbours[0][1]
 
 
+def test_a_model_is_described_and_asked_by_standard_input(trained):
+    home, folder, _ = trained
+    about = json.loads(embedx_run(home, "info", folder, "--json").stdout)
+    assert (about["task"], about["objective"], about["words"]) == ("skipgram", "ns", 16)
+    assert about["bytes"] == sum(each.stat().st_size for each in folder.iterdir())
+    assert "epochs" in about["settings"]
+    assert "lowercase" not in about["settings"]
+    assert f"final loss\t{about['final_loss']:.4g}\n" in embedx_run(home, "info", folder).stdout
+
+    model, lines = embedx.load(folder), "cat\n\ncat dog xyzzy\n"
+    done = embedx_run(home, "vectors", folder, input=lines)
+    assert done.stderr == "warning: lines without a word of the model: 1\n"
+    names, rows = zip(*((row[0], np.array(row[1:], float)) for row in map(str.split, done.stdout.splitlines())), strict=True)
+    assert names == ("cat", "cat_dog_xyzzy")
+    np.testing.assert_allclose(rows, [model["cat"], model[["cat", "dog"]].mean(axis=0)], rtol=1e-4, atol=1e-6)
+    embedx_run(home, "vectors", folder, "-o", "rows.npy", input=lines)
+    np.testing.assert_allclose(np.load(home / "rows.npy"), [rows[0], np.zeros_like(rows[0]), rows[1]], rtol=1e-4, atol=1e-6)
+
+    done = embedx_run(home, "nn", folder, "-", "-k", 3, "--restrict", 8, "--exclude", model.words[0], input="cat xyzzy\ndog\n")
+    assert done.stderr.startswith("embedx: xyzzy: not among the 16 words")
+    found = [line.split("\t") for line in done.stdout.splitlines()]
+    assert [word for word, *_ in found] == ["cat"] * 3 + ["dog"] * 3
+    assert {neighbour for _, neighbour, _ in found} <= set(model.words[1:8])
+    assert all(float(cosine) == pytest.approx(model.similarity(a, b), abs=1e-4) for a, b, cosine in found)
+
+
+@pytest.mark.parametrize("command", ["train", "classify"])
+def test_a_dry_run_prints_the_settings_and_does_nothing(home, two_topics, command):
+    options = ["--objective", "ove", "--epochs", 7, "--dry-run", "-o", "planned", "--json"]
+    plan = json.loads(embedx_run(home, command, two_topics, *options).stdout)
+    assert Path(plan["model"]).name == "planned"
+    assert (plan["settings"]["objective"], plan["settings"]["epochs"]) == ("ove", 7)
+    assert not list(home.glob("planned*"))
+    assert embedx_run(home, command, two_topics, *options, "--negatives", 0, check=False).returncode == 2
+
+
 def test_a_second_process_compiles_nothing_and_reads_nothing(trained, two_topics):
     home, _, first = trained
-    assert "written to the token cache" in first.stderr
+    assert not any(word in first.stderr for word in ("token cache", "memory: ", "disk: "))
     probe = (
         "import sys; from embedx.cli.app import main; sys.argv = ['embedx', *sys.argv[1:]]\n"
         "try: main()\n"
@@ -76,7 +113,7 @@ def test_a_second_process_compiles_nothing_and_reads_nothing(trained, two_topics
         "print('gensim' in sys.modules)"
     )
     done = subprocess.run(
-        [sys.executable, "-c", probe, "train", str(two_topics), "--dim", "12", "--epochs", "1", "--output", "probed"],
+        [sys.executable, "-c", probe, "train", str(two_topics), "--dim", "12", "--epochs", "1", "-v", "--output", "probed"],
         cwd=home, capture_output=True, text=True, timeout=300, env=environment(home),
     )  # fmt: skip
     assert done.stdout.splitlines()[-2:] == ["0", "False"], done.stderr
@@ -309,6 +346,10 @@ def test_labels_are_called_by_their_names(home, layout):
     (home / "few.txt").write_text(layout.format(2, 0) * 20 + "\n")  # a line more, for `paste`
     best = [line.split("\t")[0] for line in embedx_run(home, "predict", "named", "few.txt").stdout.splitlines()]
     assert (best[:40], len(best)) == (["two", "zero"] * 20, 41)
+    assert embedx_run(home, "predict", "named", "few.txt", "-o", "best.tsv").stdout == ""
+    assert [line.split("\t")[0] for line in (home / "best.tsv").read_text().splitlines()] == best
+    assert "--overwrite" in embedx_run(home, "predict", "named", "few.txt", "-o", "best.tsv", check=False).stderr
+    (home / "best.tsv").unlink()
     assert "accuracy\t1.0000" in embedx_run(home, "eval", "named", "--test", "few.txt").stdout
 
 

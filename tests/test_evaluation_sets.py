@@ -225,8 +225,12 @@ def test_two_configurations_with_several_seeds(two_sides):
     assert float(rows[1][3]) == scores[0]
     alone = words.evaluate(good[:1], good[1:2], tests)
     assert alone.conclusions()[-1].startswith("A and B are one run each")
-    with pytest.raises(EmbedxError, match=r"three models or more are two configurations.* --against"):
-        words.evaluate(good, (), tests)
+    several = words.evaluate(good, (), tests)
+    assert several.sides == list("ABC")[: len(good)]
+    heading, row = several.table().splitlines()[len(good) + 1 :]
+    assert heading.split() == ["set", "measure", *several.sides, "items"]
+    for each in several.scores:
+        assert f"{each.score:.3f} (" in row
     with pytest.raises(EmbedxError, match=r"--against .*worse\.\*: no such file or model folder"):
         words.evaluate(good[:1], [two_sides / "worse.*"], tests)
 

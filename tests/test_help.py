@@ -25,7 +25,7 @@ from embedx.skipgram.settings import CollapsedSettings, SkipGramSettings
 from tests import forked
 
 COMMAND = [sys.executable, "-m", "embedx"]
-MAX_OPTIONS = {"train": 60, "classify": 55, "compare": 25}
+MAX_OPTIONS = {"train": 60, "classify": 55, "compare": 26}
 
 
 def help_of(*words):
@@ -65,6 +65,9 @@ def test_the_short_help_fits_a_screen_and_names_the_other_one(command, examples,
     short, whole = (run(command, option).stdout for option in ("--help", "--help-all"))
     assert len(short.splitlines()) <= 45
     assert short.count(f"  embedx {command} ") == examples
+    assert short.count("[") == short.count("]")
+    assert max(map(len, short.splitlines())) <= 80
+    assert "--time-budget <duration>" in short
     assert "--help-all" in short
     assert set(re.findall(r"^  (--[\w-]+)", short, re.MULTILINE)) - {"--help-all"} <= set(re.findall(r"--[\w-]+", whole))
     assert "--set NAME=VALUE" in whole
@@ -209,7 +212,7 @@ def test_no_bar_runs_into_rows_that_are_read_at_once(tmp_path):
     rows = (tmp_path / "rows").read_text().splitlines()
     lines = [line for line in text.splitlines() if not line.startswith("reading: ")]  # a slow stage has a line of its own
     assert lines[:2] == rows[:2]
-    assert "%|" in text.partition(rows[1])[2]  # into a file goes a bar
+    assert "reading ━" in text.partition(rows[1])[2]  # into a file goes a bar
 
 
 # ---- near names, completion

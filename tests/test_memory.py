@@ -174,7 +174,7 @@ def test_the_model_is_reported_and_checkpoints_if_they_are_asked_for(tmp_path, m
     assert printed.notes == [
         "disk: 1.0 MB of 10.0 MB free: model 1.0 MB",
         "disk: 1.0 MB of 10.0 MB free: model 1.0 MB; in a long run checkpoints 6.0 MB more",
-        "disk: 1.0 MB of 10.0 MB free: model 1.0 MB; in a long run checkpoints 9.3 MB more, which do not fit",
+        "warning: disk: 1.0 MB of 10.0 MB free: model 1.0 MB; in a long run checkpoints 9.3 MB more, which do not fit",
     ]
 
 

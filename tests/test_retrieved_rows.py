@@ -165,7 +165,12 @@ def test_labels_do_not_take_what_words_keep(name):
 
 def test_the_memory_of_what_words_keep_is_reported(two_topics, tmp_path):
     printed = io.StringIO()
-    train_words(two_topics, configure("ldgs", {"epochs": 1, "threads": 1}), progress=Reporter(printed), cache_dir=tmp_path)
+    train_words(
+        two_topics,
+        configure("ldgs", {"epochs": 1, "threads": 1}),
+        progress=Reporter(printed, is_verbose=True),
+        cache_dir=tmp_path,
+    )
     assert "each word keeps the 4 rows" in printed.getvalue()
 
 

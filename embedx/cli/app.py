@@ -17,6 +17,7 @@ from embedx.cli import data, models, options, peers, training
 from embedx.cli.help import Command, Group, UsageError, with_settings
 from embedx.cli.streams import OutputClosedError, close_error_stream, open_streams
 from embedx.errors import EmbedxError
+from embedx.training.progress import Reporter
 
 COMMANDS: dict[str, dict[str, Callable[..., None]]] = {  # by section of the help
     "Train": {
@@ -82,6 +83,8 @@ def main() -> None:
 
 
 def _print_error(line: str) -> None:
+    if Reporter.last_drawn is not None:
+        Reporter.last_drawn.clear()
     with contextlib.suppress(OSError):
         print(line, file=sys.stderr, flush=True)
 

@@ -72,7 +72,7 @@ def stem_of(source: str) -> str:
 
 
 def show_plan(given: SimpleNamespace, folder: Path, settings: Mapping[str, Any]) -> None:
-    """Print where a run would write its model, and its settings; - stands for those that are not set or that the data decide."""
+    """Print where a run would write its model, and its settings; - is not set, or decided by the data."""
     check_output(folder, given.overwrite or given.resume)
     if given.as_json:
         print(json.dumps({"model": str(folder), "settings": settings}))

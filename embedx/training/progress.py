@@ -66,6 +66,8 @@ class Reporter(Progress):
     Raises `EmbedxError` when `log_json` cannot be written.
     """
 
+    last_drawn: "Reporter | None" = None  # the one with a bar on the terminal, perhaps
+
     def __init__(
         self, stream: TextIO, log_json: Path | None = None, *, is_quiet: bool = False, is_verbose: bool = False,
         is_alone: bool = True,
@@ -116,11 +118,11 @@ class Reporter(Progress):
 
     def note(self, message: str) -> None:
         if not self.is_quiet or message.startswith("warning: "):
-            self._clear()
+            self.clear()
             self._print(message)
 
     def finish(self) -> None:
-        self._clear()
+        self.clear()
         (done, facts), seconds = self._last, time.monotonic() - self._started
         if seconds >= 2.0:
             n, is_time = max(done - self._before, 0.0), self._unit == "s"
@@ -168,9 +170,10 @@ class Reporter(Progress):
         bar = (self._bar * round(size * share)).ljust(size) if self._total and size > 3 else ""
         line = " ".join(filter(None, (title, bar, right)))[: columns - 1]
         self._write(f"\r{line.ljust(self._width)}")
-        self._width = len(line)
+        self._width, Reporter.last_drawn = len(line), self
 
-    def _clear(self) -> None:
+    def clear(self) -> None:
+        """Remove the bar's line, so that something else can be written; the next update draws it again."""
         if self._width:
             self._write(f"\r{' ' * self._width}\r")
             self._width = 0
