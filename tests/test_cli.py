@@ -70,7 +70,7 @@ def test_a_model_is_described_and_asked_by_standard_input(trained):
     about = json.loads(embedx_run(home, "info", folder, "--json").stdout)
     assert (about["task"], about["objective"], about["words"]) == ("skipgram", "ns", 16)
     assert about["bytes"] == sum(each.stat().st_size for each in folder.iterdir())
-    assert "epochs" in about["settings"]
+    assert about["settings"]["dim"] == 20
     assert "lowercase" not in about["settings"]
     assert f"final loss\t{about['final_loss']:.4g}\n" in embedx_run(home, "info", folder).stdout
 
