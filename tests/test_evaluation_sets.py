@@ -260,5 +260,5 @@ def test_the_command_line_takes_them_all(two_sides):
     done = embedx_run(two_sides, "eval", "good.0", "--against", "bad.*", "--text", "pairs.tsv", check=False)
     assert (done.returncode, done.stderr.splitlines()) == (
         2,
-        ["embedx: --text compares two models at most; leave out --against and the others"],
+        ["embedx: --text takes no --against; name all models before it"],
     )

@@ -103,7 +103,7 @@ def test_what_is_printed_is_what_the_system_shows(two_topics, tmp_path):
     corpus = tmp_path / "few.txt"
     corpus.write_text("".join(Path(two_topics).read_text().splitlines(keepends=True)[:30]))
     for dim in "20", "400000":
-        words = ["train", corpus, "--dim", dim, "--epochs", "1", "--threads", "1", "--output", tmp_path / dim]
+        words = ["train", corpus, "--dim", dim, "--epochs", "1", "--threads", "1", "-v", "--output", tmp_path / dim]
         done = forked.run(*words, cwd=tmp_path, env=forked.environment(tmp_path), code=PEAK)
         code, peak = map(int, done.stdout.splitlines()[-1].split())
         assert code == 0, done.stderr

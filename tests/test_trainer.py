@@ -153,7 +153,7 @@ def test_progress_reports_the_mean_loss_of_the_interval_alone():
     assert listener.events[0][1]["loss"] == pytest.approx(8.0)
     assert listener.events[-1][1]["loss"] == pytest.approx(1.0)
     assert listener.events[-1][0] == 20_000
-    assert listener.events[-1][1].keys() == {"words_per_second", "loss", "loss_unit", "learning_rate"}
+    assert listener.events[-1][1].keys() == {"words_per_second", "loss", "loss_unit", "learning_rate", "epoch", "epochs"}
     assert outcome.first_loss == pytest.approx(1.7)  # of the first twentieth: ten chunks
     assert outcome.final_loss == pytest.approx(1.0)
     assert outcome.tally.mean_loss == pytest.approx((8 + 199) / 200)
