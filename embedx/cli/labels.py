@@ -116,7 +116,7 @@ def _show_plan(given: SimpleNamespace) -> None:
     settings = ClassifySettings.from_options(typed)
     used = {"objective": name, **settings.record()}
     if name is not None:
-        run.check_applies(typed, name, (ClassifySettings, TextFeatureSettings))
+        objectives.check_applies(typed, name)
         objective = new_objective(objectives.find(name), typed)
         check_given(typed, settings, objective)
         used |= objective.settings.record()
