@@ -79,7 +79,7 @@ def label_folder(path):
 class Page(HTMLParser):
     """What a page says, by element, and the data in it; its tags are closed as they were opened."""
 
-    VOID = ("meta", "input", "br", "line", "rect", "polyline", "circle")
+    VOID = ("meta", "input", "br", "line", "rect", "polyline", "polygon", "circle")
 
     def __init__(self, text):
         super().__init__()

@@ -18,7 +18,7 @@ from embedx.comparison.settings import MAX_TRIALS, CompareSettings
 from embedx.comparison.text import Text
 from embedx.errors import EmbedxError
 from embedx.evaluation.statistics import Score
-from embedx.pages import curves
+from embedx.pages import charts
 from tests import forked
 from tests.report_setup import Page
 
@@ -100,7 +100,7 @@ def check_page(text, numbers):
     found = Page(text)
     wanted = {cell for row in list(csv.reader(numbers.splitlines()))[1:] for cell in row if cell}
     assert wanted
-    assert wanted <= set(found.cells)
+    assert wanted <= {cell.replace("−", "-") for cell in found.cells}
 
 
 def test_the_page_has_every_number_and_needs_nothing_else():
@@ -112,7 +112,10 @@ def test_the_page_has_every_number_and_needs_nothing_else():
     check_page(text, tables.csv_text(found))
     assert "<ar>" not in text
     assert "hs, seed 1: diverged: the loss is &lt;not&gt; finite" in text
-    assert text.count("<polyline") == 2 * 4 + 2  # runs in two charts, and the legend
+    assert text.count("<polyline") == 2 * 2 + 2  # means of the runs in two charts, and the legend
+    assert text.count("<polygon") == 2 * 2  # from the lowest to the highest
+    assert text.index("<figure") < text.index("<h2")  # scores with intervals, and against speed
+    assert text.count("<circle") == 2 * 2 + 2 * 2 * 3
     assert "prefers-color-scheme: dark" in text
     empty = ranked(records[-1])
     assert "No run has finished" in tables.page("x", empty, "y", {})
@@ -120,15 +123,39 @@ def test_the_page_has_every_number_and_needs_nothing_else():
 
 
 def test_a_curve_runs_from_left_to_right_and_up_where_scores_rise():
-    ((_, _, points),) = curves.chart({"ns": [[(1, 5, -9.0), (2, 10, -8.0)]]}, curves.SECONDS, "y")["lines"]
+    ((_, points, _),) = charts.curves_chart({"ns": [[(1, 5, -9.0), (2, 10, -8.0)]]}, charts.SECONDS, "y")["lines"]
     (x0, y0), (x1, y1) = (map(float, each.split(",")) for each in points.split())
-    assert x0 < x1 == curves.RIGHT
-    assert curves.BOTTOM > y0 > y1 > curves.TOP
+    assert x0 < x1 == charts.RIGHT
+    assert charts.BOTTOM > y0 > y1 > charts.TOP
+
+
+def test_a_band_is_from_the_lowest_to_the_highest_of_runs_point_by_point():
+    runs = [[(1, 5, -9.0), (2, 10, -8.0)], [(1, 7, -7.0), (2, 12, -6.5)]]
+    expected = [[6, 11], [-8, -7.25], [-9, -8], [-7, -6.5]]  # seconds, mean, lowest, highest
+    assert charts.over_runs(runs, charts.SECONDS).tolist() == expected
+    assert (
+        charts.over_runs([*runs, [(1, 6, -8.0), (1.5, 8.5, -7.6), (2, 11, -7.25)]], charts.SECONDS)[:, ::2].tolist() == expected
+    )
+    marks = charts.curves_chart({"ns": runs}, charts.SECONDS, "y")["marks"]
+    assert [row for *_, row in marks] == [["ns", *column] for column in zip(*expected, strict=True)]
+
+
+def test_a_dot_plot_has_scores_between_their_ends_and_the_fastest_is_on_the_right():
+    scores = {"ns": (-8.0, -8.5, -7.5), "ar": (-9.0, float("nan"), float("nan"))}
+    styles = {"ns": "c0", "ar": "c1"}
+    found = charts.dot_plot(scores, "y", "dots", styles)
+    (x0, y0, x1, y1, _), (ns, ar) = found["spans"][0], found["marks"]
+    assert len(found["spans"]) == 1  # of what is known
+    assert ar[0] < x0 < ns[0] < x1
+    assert y0 == y1 == ns[1] < ar[1]
+    fast = charts.against_speed(scores, {"ns": 90_000, "ar": 1_200_000}, "y", "words/s", "speed", styles)
+    assert fast["marks"][0][0] < fast["marks"][1][0]
+    assert [label for _, label in fast["x_ticks"]] == ["100,000", "200,000", "500,000", "1,000,000"]
 
 
 @pytest.mark.parametrize(("low", "high", "expected"), [(0, 10, [0, 2, 4, 6, 8, 10]), (-8.93, -8.52, [-8.9, -8.8, -8.7, -8.6])])
 def test_ticks_are_round_numbers(low, high, expected):
-    assert curves.ticks(low, high) == pytest.approx(expected)
+    assert charts.ticks(low, high) == pytest.approx(expected)
 
 
 # ---- runs

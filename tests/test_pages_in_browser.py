@@ -1,9 +1,13 @@
 """The pages of `embedx compare` and `embedx report` in a real browser: nothing is asked for, and they do what they offer."""
 
+import csv
+from xml.etree import ElementTree
+
 import numpy as np
 import pytest
 
 from embedx.comparison.tables import page as page_of_comparison
+from embedx.report import projection
 from embedx.report.report import report
 from embedx.vectors.model import load_folder
 from tests.browser import PATIENCE, browser, choose, logged, open_page, requested, texts
@@ -13,6 +17,7 @@ from tests.test_comparison import ranked, run
 
 pytestmark = needs_browser
 ON_MAP = 50  # of 60 words
+GRID = np.array([[k % 5 / 4, k // 5 / 9] for k in range(ON_MAP)])
 
 
 @pytest.fixture(scope="module")
@@ -34,10 +39,12 @@ def pages(tmp_path_factory):
     comparison = folder / "compare.html"
     comparison.write_text(page_of_comparison(NASTY, ranked(*records), "log-likelihood", {"machine": NASTY}), "utf-8")
     model, classifier = word_folder(folder / "words"), label_folder(folder / "labels")
+    with pytest.MonkeyPatch.context() as patch:  # the same map wherever the tests run, with room for its labels
+        patch.setattr(projection, "project", lambda vectors, *_: GRID[: len(vectors)])
+        listed = f"{NASTY},topic1word2,topic0word0"
+        of_words = report(model, folder / "words.html", words=listed, pairs=[pairs], nearest=5, map_words=ON_MAP)
     return {
-        "words": report(
-            model, folder / "words.html", words=f"{NASTY},topic1word2,topic0word0", pairs=[pairs], nearest=5, map_words=ON_MAP
-        ),
+        "words": of_words,
         "labels": report(classifier, folder / "labels.html", test=str(test)),
         "labels without test": report(classifier, folder / "plain.html"),
         "comparison": comparison,
@@ -101,15 +108,16 @@ def test_a_request_would_be_noticed(driver, tmp_path):
 
 
 def test_the_search_finds_a_word_and_shows_its_neighbours(word_map, pages):
-    choose(word_map, "topic2word3")
+    choose(word_map, "topic2word6")
     vectors = load_folder(pages["words"].parent / "words")
-    near = vectors.most_similar("topic2word3", top_k=5)
+    near = vectors.most_similar("topic2word6", top_k=5)
     assert texts(word_map, "#chosen li > :first-child") == [word for word, _ in near]
     assert texts(word_map, "#chosen li > span") == [f"{cosine:.3f}" for _, cosine in near]
-    assert texts(word_map, "#chosen p")[0] == "rank 15, 4,600 times"
-    on_map = [word for word, _ in near if vectors.index(word) < ON_MAP]
-    assert set(texts(word_map, "#plane text.near")) <= set(on_map)
-    assert len(find(word_map, "#plane line")) == len(on_map)
+    assert texts(word_map, "#chosen p")[0] == "rank 27, 3,400 times"
+    beyond = [word for word, _ in near if vectors.index(word) >= ON_MAP]
+    assert 0 < len(beyond) < 5
+    until(word_map, lambda: sorted(texts(word_map, "#plane text.near")) == sorted(word for word, _ in near))
+    assert (len(find(word_map, "#plane line")), len(find(word_map, "#plane circle.between"))) == (5, len(beyond))
     choose(word_map, NASTY, typed="</script>")
     search = find(word_map, "#search")[0]
     search.clear()
@@ -135,6 +143,45 @@ def test_a_click_on_a_word_shows_its_neighbours(word_map):
     other = texts(word_map, "#chosen li button")[0]
     find(word_map, "#chosen li button")[0].click()
     until(word_map, lambda: texts(word_map, "#chosen h3") == [other])
+
+
+def test_no_label_of_the_map_is_cut_and_the_pointer_tells_about_a_word(word_map):
+    from selenium.webdriver import ActionChains
+
+    plane = find(word_map, "#plane")[0]
+    word_map.execute_script("arguments[0].scrollIntoView({block: 'center'})", plane)
+    for act in (lambda: None, find(word_map, "#zoom-in")[0].click, lambda: choose(word_map, "topic0word0")):
+        act()
+        script = (
+            "const b = each => each.getBoundingClientRect(), p = b(plane); return [...plane.querySelectorAll('text')].filter("
+        )
+        script += (
+            "each => b(each).left < p.left || b(each).right > p.right || b(each).top < p.top || b(each).bottom > p.bottom)"
+        )
+        assert word_map.execute_script(script) == []
+    ActionChains(word_map).move_to_element(find(word_map, "#plane text.chosen")[0]).perform()
+    until(word_map, lambda: texts(word_map, ".tip div")[:3] == ["topic0word0", "rank 1", "6,000 times"])
+    classes = [each.get_attribute("class") for each in find(word_map, "#plane .dots")]
+    find(word_map, "#colours option[value=frequency]")[0].click()
+    assert [each.get_attribute("class") for each in find(word_map, "#plane .dots")] != classes
+
+
+@pytest.mark.parametrize(("of", "lines"), [("table", 3), (".has-curves", 7)])
+def test_tables_and_charts_are_saved_as_files(driver, pages, tmp_path, of, lines):
+    folder = str(tmp_path)
+    driver.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": folder})
+    open_page(driver, pages["comparison"])
+    script = "const of = document.querySelector(arguments[0]); (of.closest('.holder') ?? of).querySelectorAll('.files button')"
+    driver.execute_script(f"{script}.forEach(each => each.click())", of)
+    until(driver, lambda: len([*tmp_path.glob("*.csv")]) == 1 and (of == "table" or len([*tmp_path.glob("*.svg")]) == 1))
+    (file,) = tmp_path.glob("*.csv")
+    head, *rows = csv.reader(file.read_text("utf-8").split("\n")[:-1])
+    assert 1 + len(rows) == lines
+    assert all(len(row) == len(head) for row in rows)
+    assert {"ns", NASTY} == {row[0] for row in rows}
+    assert float(rows[0][2].split(" ")[0]) < 0  # a minus that programs read
+    for picture in tmp_path.glob("*.svg"):
+        assert ElementTree.parse(picture).getroot().tag.endswith("svg")
 
 
 def spread(places, words):
@@ -202,7 +249,7 @@ def test_tables_sort_by_click_and_by_key(driver, pages, kind, columns):
             cells = driver.execute_script(script, table, column)
             assert len(cells) > 1
             if is_number:
-                numbers = [float(cell.replace(",", "")) for cell in cells]
+                numbers = [float(cell.replace(",", "").replace("−", "-")) for cell in cells]
                 assert numbers == sorted(numbers, reverse=direction == "descending")
             else:
                 compare = "const [cells, sign] = arguments; return cells.every((cell, k) => !k || sign * "

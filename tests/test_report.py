@@ -12,7 +12,7 @@ from embedx.cli.app import application
 from embedx.errors import EmbedxError
 from embedx.evaluation import answers, learning_curves
 from embedx.labeled.data import Labels
-from embedx.pages import curves
+from embedx.pages import charts
 from embedx.report import labels as of_labels
 from embedx.report import projection
 from embedx.report import words as of_words
@@ -132,6 +132,18 @@ def test_principal_components_are_those_of_the_svd():
     assert projection.by_pca(vectors[:, :1])[:, 1].tolist() == [0] * len(vectors)
 
 
+def test_a_word_that_is_not_on_the_map_lies_with_those_nearest_to_it():
+    unit = topic_vectors() / np.linalg.norm(topic_vectors(), axis=1, keepdims=True)
+    places = np.random.default_rng(0).random((40, 2))
+    found = projection.between(unit[:40], places, np.vstack([unit[40:], unit[:1]]))
+    for vector, place in zip(unit[40:], found, strict=False):
+        best = np.argsort(-unit[:40] @ vector)[:3]
+        assert (places[best].min(axis=0) <= place).all()
+        assert (place <= places[best].max(axis=0)).all()
+    apart = np.linalg.norm(places - found[-1], axis=1)  # of the first word's vector itself
+    assert apart[0] < np.median(apart)
+
+
 def apart(places):
     """How far topics lie from each other, by how far their words do."""
     topic = np.arange(len(places)) % TOPICS
@@ -177,8 +189,8 @@ def test_curves_are_what_the_folder_has_of_them():
 
 def test_a_chart_of_a_loss_cuts_off_what_is_high_at_the_beginning():
     points = [(0, 0, 9.0), (5, 5, 3.0), (10, 10, 2.0)]
-    assert curves.y_range(points, curves.EPOCHS, 10, falls=True) == pytest.approx((1.94, 3.06))
-    assert curves.y_range([(*x, -y) for *x, y in points], curves.EPOCHS, 10) == pytest.approx((-3.06, -1.94))
+    assert charts.y_range(points, charts.EPOCHS, 10, falls=True) == pytest.approx((1.94, 3.06))
+    assert charts.y_range([(*x, -y) for *x, y in points], charts.EPOCHS, 10) == pytest.approx((-3.06, -1.94))
 
 
 # ---- pages
@@ -196,7 +208,7 @@ def test_the_page_of_word_vectors(tmp_path, write):
     vectors = load_folder(folder)
     near = vectors.most_similar(NASTY, top_k=3)
     assert ", ".join(f"{word} ({cosine:.2f})" for word, cosine in near) in found.cells
-    assert {"window", "5", "tokenizer", "whitespace", "1,234,567", "-4.1000"} <= set(found.cells)
+    assert {"window", "5", "tokenizer", "whitespace", "1,234,567", "−4.1000"} <= set(found.cells)
     assert "train" in found.cells  # the set of pairs, by the name of its file
     on_map = json.loads(found.data)
     assert on_map["words"][:40] == named[:40]
@@ -204,6 +216,11 @@ def test_the_page_of_word_vectors(tmp_path, write):
     own = on_map["neighbours"][7 * 3 : 8 * 3]
     assert [on_map["words"][k] for k in own] == [word for word, _ in near]
     assert on_map["cosines"][7 * 3] == round(near[0][1], 3)
+    assert len(on_map["x"]) == len(on_map["y"]) == len(on_map["words"]) > 40  # rarer neighbours have places too
+    topics = {(cluster, k % TOPICS) for k, cluster in enumerate(on_map["clusters"])}
+    assert len(topics) == len(on_map["central"])  # a cluster holds words of one topic
+    changed, every = text.split("<summary>All settings</summary>")
+    assert (">window<" in changed, ">window<" in every, ">tokenizer<" in changed) == (False, True, False)
     assert text.count("<polyline") == 2  # held-out text, against epochs and seconds
     assert "prefers-color-scheme: dark" in text
     without = Page(report(folder, tmp_path / "two.html", pairs=[Path(pairs)], map_words=0, random_words=0).read_text("utf-8"))
@@ -219,7 +236,7 @@ def test_the_page_of_a_classifier_on_test_data(tmp_path, write):
     for cell in ("head", "not in training", "unknown label 4", "sport, film", "ball goal"):
         assert cell in found.cells
     assert any(re.fullmatch(r"sport 0\.99\d ✓, .*, film 0\.0\d\d, .*", cell, re.DOTALL) for cell in found.cells)
-    assert text.count("<polyline") == 6
+    assert text.count("<polyline") == 6 + 1 + 2 * 3  # learning curves, a diagonal, three scores by k and their legend
     assert 'class="bar"' in text
     plain = Page(report(folder, tmp_path / "two.html").read_text("utf-8"))
     assert NASTY in plain.cells
@@ -231,8 +248,13 @@ def test_what_is_found_on_test_data(tmp_path, write):
     found = of_labels.findings(classifier, write(TEST, "test.txt"), None, ReportSettings(examples=3), Silent())
     assert found["key_figures"]["test rows"] == "7"
     assert ["n", "6"] in found["metrics"]  # one row has no label
+    rows, metrics = found["by_k"], dict(found["metrics"])
+    assert rows[0] == ["k", "precision", "recall", "nDCG"]
+    assert [row[0] for row in rows[1:]] == ["1", "2", "3", "4"]  # labels
+    assert [(row[1], row[3]) for row in rows[1:4:2]] == [(metrics[f"p@{k}"], metrics[f"ndcg@{k}"]) for k in (1, 3)]
+    assert rows[4][2] == f"{5 / 6:.4f}"  # all labels but the unknown one
     assert len(found["examples"]) == 1 + 3
-    assert "over 6 labelled rows" in found["chart_of_reliability"]["about"]
+    assert "over 6 labelled rows" in found["chart_of_reliability"]["caption"]
     assert ["film", "sport", "1"] in found["confused"]
     head, *mistakes = found["mistakes"]
     assert head == ["row", "labels", "best predictions", "words"]

@@ -96,6 +96,7 @@ def train_classifier(
         _note_data(progress, training)
         with checkpoints.ended():
             trained = task.train(before, checkpoints=checkpoints)
+        trained.classifier.facts["command"] = run.command_line("classify", given)
         place = run.saved(lambda place: trained.classifier.save(place, overwrite), folder, checkpoints, trained.outcome)
         # frees the memory that only training needed, before testing
         trained = dataclasses.replace(trained, outcome=trained.outcome.without_state(), optimizer_state={})

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import shlex
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -10,13 +11,24 @@ from types import SimpleNamespace
 from typing import Any
 
 from embedx.errors import DivergedError, EmbedxError
-from embedx.settings import Settings, as_typed, seconds
+from embedx.settings import Settings, as_arguments, as_typed, seconds
 from embedx.storage.folder import check_output
 from embedx.text.sources import COMPRESSED, STANDARD_INPUT
 from embedx.training.checkpoint import Checkpoints, Request
 from embedx.training.interrupts import to_the_end
 from embedx.training.progress import Progress
 from embedx.training.trainer import Outcome
+
+OF_MODEL = (
+    "collapsed",
+    "train_labels",
+    "test",
+    "test_labels",
+    "label_names",
+    "objective",
+    "start",
+    "output",
+)  # beside settings
 
 
 def checkpoints_of(command: str, given: SimpleNamespace, folder: Path, progress: Progress) -> tuple[Checkpoints, bool]:
@@ -27,6 +39,13 @@ def checkpoints_of(command: str, given: SimpleNamespace, folder: Path, progress:
     overwrite = given.overwrite or checkpoints.resumes  # the model that an interrupted run left
     check_output(folder, overwrite)
     return checkpoints, overwrite
+
+
+def command_line(command: str, given: SimpleNamespace) -> str:
+    """The command that trains the same model, as one types it."""
+    data = given.corpora if command == "train" else [given.train]
+    named = {name: value for name, value in vars(given).items() if name in OF_MODEL and value}
+    return shlex.join(["embedx", command, *data, *as_arguments(named | (given.typed or {}))])
 
 
 def saved(save: Callable[[Path], Path], folder: Path, checkpoints: Checkpoints, outcome: Outcome) -> Path:

@@ -67,6 +67,7 @@ def train_words(given: SimpleNamespace, progress: Progress) -> tuple[Path, skipg
     run.note_settings(progress, recipe_defaults(corpora) | typed, *config.groups(), cluster)
     with checkpoints.ended():
         trained = trainer(corpora, config, progress=progress, cache_dir=given.cache_dir, checkpoints=checkpoints)
+    trained.vectors.facts["command"] = run.command_line("train", given)
     place = run.saved(lambda place: trained.vectors.save(place, overwrite), folder, checkpoints, trained.outcome)
     return place, trained
 

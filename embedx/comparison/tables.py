@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from embedx.comparison.ranking import NAMES, Line, Ranking
-from embedx.pages import curves as drawing
+from embedx.pages import charts as drawing
 from embedx.pages.document import render
 from embedx.pages.plain import aligned
 from embedx.settings import as_arguments
@@ -113,12 +113,34 @@ def table(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
 
 def page(name: str, ranking: Ranking, curve_of: str, circumstances: Mapping[str, str]) -> str:
     """The page of a comparison on the data of that name."""
-    drawn = drawing.drawable(ranking.curves)
+    drawn, about = drawing.drawable(ranking.curves), dict(circumstances)
+    styles = {line.objective: drawing.style_of(k) for k, line in enumerate(ranking.lines)}
+    ends = about.pop("when", ""), about.get("versions", ""), about.get("machine", "")
     return render(
         "compare.html", f"Objectives compared on {name}", advice=ranking.advice, troubles=ranking.troubles, about=NOTE,
+        command=about.pop("command", None), when=list(filter(None, ends)), scores=score_charts(ranking, styles), names=styles,
         rows=table([cells(ranking, line) for line in ranking.lines]),
         best=[ranking.by in line.standings and line.standings[str(ranking.by)].rank == 1 for line in ranking.lines],
-        names={each: drawing.style_of(k) for k, each in enumerate(drawn)},
-        charts=[drawing.chart(drawn, x, curve_of, f"plot{x}") for x in (drawing.SECONDS, drawing.EPOCHS)] if drawn else [],
-        numbers=table(numbers(ranking)), circumstances=[f"{key}: {value}" for key, value in circumstances.items()],
+        charts=[
+            drawing.curves_chart(drawn, x, curve_of, f"plot{x}", styles=styles)
+            for x in (drawing.SECONDS, drawing.EPOCHS) if drawn
+        ],
+        numbers=table(numbers(ranking)), circumstances=[f"{key}: {value}" for key, value in about.items()],
     )  # fmt: skip
+
+
+def score_charts(ranking: Ranking, styles: Mapping[str, str]) -> list[dict[str, Any]]:
+    """The score ranked by against speed, and each score as a dot plot, that one first."""
+    found: dict[str, dict[str, drawing.Interval]] = {}
+    for line in ranking.lines:
+        for measure, each in line.standings.items():
+            ends = each.score.interval()
+            found.setdefault(measure, {})[line.objective] = (each.score.value, *ends)
+    paces = {line.objective: max(line.pace, 1.0) for line in ranking.lines}
+    by = found.get(str(ranking.by), {})
+    if not by:
+        return []
+    speed = drawing.against_speed(by, paces, NAMES[str(ranking.by)], f"{ranking.unit}/s", "speed", styles)
+    first, *others = sorted(found, key=lambda measure: measure != ranking.by)
+    dots = {m: drawing.dot_plot(found[m], NAMES[m], f"dots{k}", styles) for k, m in enumerate(found)}
+    return [dots[first], speed, *(dots[m] for m in others)]

@@ -3,7 +3,8 @@
   const data = JSON.parse(document.getElementById("map-data").textContent);
   const {words, n, k, counts, neighbours} = data, plane = document.getElementById("plane");
   const search = document.getElementById("search"), matches = document.getElementById("matches");
-  const panel = document.getElementById("chosen"), margin = 24, most = 400, near = 16, onTheLine = 8, matched = 8;
+  const panel = document.getElementById("chosen"), colours = document.getElementById("colours"), key = document.getElementById("key");
+  const margin = 32, most = 400, near = 16, onTheLine = 8, matched = 8, shades = 5;
   const make = (name, attributes = {}, text = "") => {
     const svg = ["g", "path", "text", "line", "circle"].includes(name);
     const element = svg ? document.createElementNS("http://www.w3.org/2000/svg", name) : document.createElement(name);
@@ -11,12 +12,33 @@
     element.textContent = text;
     return element;
   };
-  const dots = make("path", {class: "dots"}), lines = make("g"), labels = make("g");
+  const dots = make("g"), lines = make("g"), labels = make("g");
   plane.append(dots, lines, labels);
   const x = data.x, y = data.y.map(each => 1 - each);
   const xStart = Math.min(...x), xSize = Math.max(...x) - xStart || 1;
   const yStart = Math.min(...y), ySize = Math.max(...y) - yStart || 1;
-  dots.setAttribute("d", x.map((each, i) => `M${each} ${y[i]}h0`).join(""));
+
+  // Dots are coloured by cluster, or by rank: each shade has as many words on a scale of logarithms.
+  const shadeOf = i => Math.min(shades - 1, Math.floor(shades * Math.log1p(i) / Math.log1p(n)));
+  const colourings = {
+    cluster: {of: i => `c${data.clusters[i]}`, names: data.central.map((some, c) => [`c${c}`, some.join(", ")])},
+    frequency: {of: i => `f${shadeOf(i)}`, names: [...Array(shades).keys()].map(s => {
+      const rank = share => Math.ceil(Math.expm1(share / shades * Math.log1p(n)) - 1e-9);
+      return [`f${s}`, `rank ${(rank(s) + 1).toLocaleString("en")} to ${Math.min(rank(s + 1), n).toLocaleString("en")}`];
+    })},
+  };
+  function colour() {
+    const {of, names} = colourings[colours.value], parts = new Map(names.map(([kind]) => [kind, []]));
+    for (let i = n - 1; i >= 0; i--) parts.get(of(i)).push(`M${x[i]} ${y[i]}h0`);
+    dots.replaceChildren(...[...parts].reverse().map(([kind, places]) => make("path", {class: `dots ${kind}`, d: places.join("")})));
+    key.replaceChildren(...names.filter(([, name]) => name).map(([kind, name]) => {
+      const item = make("span");
+      item.append(make("i", {class: kind}), name);
+      return item;
+    }));
+  }
+  colours.addEventListener("change", colour);
+  colour();
 
   // A word lies at (left + zoom across x, top + zoom down y) pixels; `zoom` is 1 where the whole map is seen. The map fills its
   // place, so that labels find room: one direction may be stretched, to at most twice the other.
@@ -47,46 +69,68 @@
     return widths.get(word);
   };
 
-  // The chosen word and the one under the pointer have labels, then of those near to it and of the others, the most frequent
-  // first, as many as find room.
+  // The chosen word, its neighbours and the word under the pointer have labels, which keep within the map; then, as many as find
+  // room, the others, the most frequent first. A neighbour's label is where it finds room beside its place.
   function draw() {
     waiting = false;
+    if (width === 1) return;  // not laid out yet
     dots.setAttribute("transform", `translate(${left} ${top_}) scale(${zoom * across} ${zoom * down})`);
-    const close = chosen < 0 ? [] : own(chosen).filter(i => i < n), taken = new Set(), shown = [];
+    const close = chosen < 0 ? [] : own(chosen), taken = new Set(), shown = [];
     const place = (i, kind) => {
-      const [x, y] = at(i);
-      if (x < 0 || y < 0 || x > width || y > height) return;
-      const half = widthOf(words[i]) / 2 + 3, cells = [];
-      for (let column = Math.floor((x - half) / 8); column <= (x + half) / 8; column++)
-        for (let row = Math.floor((y - 7) / 8); row <= (y + 7) / 8; row++) cells.push(column * 4096 + row);
-      if ((kind === "" || kind === "near") && cells.some(cell => taken.has(cell))) return;
-      for (const cell of cells) taken.add(cell);
-      shown.push(make("text", {x: x.toFixed(1), y: y.toFixed(1), class: kind}, words[i]));
+      const [toX, toY] = at(i), half = widthOf(words[i]) * (kind === "chosen" ? 1.2 : 1) / 2 + 3;
+      if (toX < 0 || toY < 0 || toX > width || toY > height) return;
+      const isShort = 2 * half < width, inside = (value, room, size) => Math.min(Math.max(value, room), size - room);
+      const cellsAt = (x, y) => {
+        const cells = [];
+        for (let column = Math.floor((x - half) / 8); column <= (x + half) / 8; column++)
+          for (let row = Math.floor((y - 7) / 8); row <= (y + 7) / 8; row++) cells.push(column * 4096 + row);
+        return cells;
+      };
+      const beside = kind === "near" ? [[half + 6, 0], [-half - 6, 0], [0, -13], [0, 13], [half + 4, -10], [half + 4, 10],
+        [-half - 4, -10], [-half - 4, 10], [0, -24], [0, 24], [half + 4, -22], [-half - 4, 22]] : [[0, -10]];
+      let free = null;
+      for (const [dx, dy] of beside) {
+        const x = kind && isShort ? inside(toX + dx, half, width) : toX + dx, y = kind ? inside(toY + dy, 10, height) : toY + dy;
+        if (!kind && (x < half || x > width - half || y < 8 || y > height - 8)) return;  // it would be cut
+        const cells = cellsAt(x, y);
+        if (!cells.some(cell => taken.has(cell))) { free = [x, y, cells]; break; }
+        if (!free && (kind === "chosen" || kind === "under")) free = [x, y, cells];
+      }
+      if (!free) return;
+      for (const cell of free[2]) taken.add(cell);
+      shown.push(make("text", {x: free[0].toFixed(1), y: free[1].toFixed(1), class: kind, "data-word": i}, words[i]));
     };
     const first = new Map([[chosen, "chosen"], [under, "under"], ...close.map(i => [i, i === under ? "under" : "near"])]);
     if (chosen >= 0) first.set(chosen, "chosen");
     first.delete(-1);
+    for (const i of close) for (const cell of (([x, y]) => [Math.floor(x / 8) * 4096 + Math.floor(y / 8)])(at(i))) taken.add(cell);
     for (const [i, kind] of first) place(i, kind);
     for (let i = 0; i < n; i++) if (!first.has(i)) place(i, "");
+    plane.classList.toggle("has-chosen", chosen >= 0);
     labels.replaceChildren(...shown.reverse());
     lines.replaceChildren(...close.flatMap(i => {
       const [[x1, y1], [x2, y2]] = [at(chosen), at(i)];
-      return [make("line", {x1, y1, x2, y2}), make("circle", {cx: x2, cy: y2, r: 3})];
+      return [make("line", {x1, y1, x2, y2}), make("circle", {cx: x2, cy: y2, r: 4, class: i < n ? "" : "between"})];
     }));
   }
 
+  const about = i => [
+    `rank ${(i + 1).toLocaleString("en")}`, ...(counts.length ? [`${counts[i].toLocaleString("en")} times`] : []),
+  ];
+
   function choose(i, goThere = false) {
     chosen = i;
-    if (goThere) {
-      if (zoom < 4) zoomBy(4 / zoom);
-      const [x, y] = at(i);
-      left += width / 2 - x;
-      top_ += height / 2 - y;
+    if (goThere) {  // so that its neighbours are seen, too
+      const some = [i, ...own(i)], ends = values => [Math.min(...values), Math.max(...values)], room = Math.min(90, width / 4);
+      const [x0, x1] = ends(some.map(each => x[each])), [y0, y1] = ends(some.map(each => y[each]));
+      const fits = Math.min((width - 2 * room) / across / (x1 - x0 || 1e-9), (height - 60) / down / (y1 - y0 || 1e-9));
+      zoom = Math.min(12, Math.max(1, fits));
+      left = width / 2 - zoom * across * (x0 + x1) / 2;
+      top_ = height / 2 - zoom * down * (y0 + y1) / 2;
     }
     later();
     if (i < 0) return panel.replaceChildren();
-    const list = make("ol"), told = [`rank ${(i + 1).toLocaleString("en")}`];
-    if (counts.length) told.push(`${counts[i].toLocaleString("en")} times`);
+    const list = make("ol"), told = about(i);
     own(i).forEach((other, place) => {
       const line = make("li"), word = other < n ? make("button", {type: "button"}, words[other]) : make("i", {}, words[other]);
       if (other < n) word.addEventListener("click", () => choose(other, true));
@@ -94,7 +138,8 @@
       list.append(line);
     });
     panel.replaceChildren(make("h3", {}, words[i]), make("p", {class: "faint"}, told.join(", ")), list);
-    if (own(i).some(other => other >= n)) panel.append(make("p", {class: "faint"}, "In italics: not on the map."));
+    if (own(i).some(other => other >= n))
+      panel.append(make("p", {class: "faint"}, "In italics: rarer words, drawn as rings between the words of the map nearest to them."));
   }
 
   function nearestTo(x, y) {
@@ -107,10 +152,10 @@
     const label = [...labels.children].reverse().find(each => {  // else the label that is pointed at
       return Math.abs(each.getAttribute("x") - x) < widthOf(each.textContent) / 2 && Math.abs(each.getAttribute("y") - y) < 9;
     });
-    return label ? rankOf.get(label.textContent) : best;
+    return label && +label.dataset.word < n ? +label.dataset.word : best;
   }
 
-  const rankOf = new Map(words.slice(0, n).map((word, i) => [word, i])), folded = words.slice(0, n).map(w => w.toLowerCase());
+  const folded = words.slice(0, n).map(w => w.toLowerCase());
   search.addEventListener("input", () => {
     const sought = search.value.trim().toLowerCase(), found = [];
     if (sought)
@@ -136,12 +181,14 @@
     plane.setPointerCapture(event.pointerId);
     if (!pointers.size) moved = 0;
     pointers.set(event.pointerId, inPlane(event));
+    showTip(null);
   });
   plane.addEventListener("pointermove", event => {
     const now = inPlane(event), before = pointers.get(event.pointerId);
     if (!before) {
       const i = nearestTo(...now);
       if (i !== under) { under = i; later(); }
+      showTip(i < 0 ? null : [words[i], ...about(i), data.central[data.clusters[i]].join(", ")], event);
       return;
     }
     const other = [...pointers].find(([id]) => id !== event.pointerId)?.[1];
@@ -167,7 +214,7 @@
   };
   plane.addEventListener("pointerup", released);
   plane.addEventListener("pointercancel", released);
-  plane.addEventListener("pointerleave", () => { if (under >= 0) { under = -1; later(); } });
+  plane.addEventListener("pointerleave", () => { showTip(null); if (under >= 0) { under = -1; later(); } });
   plane.addEventListener("wheel", event => {
     event.preventDefault();
     zoomBy(Math.exp(-event.deltaY * (event.deltaMode ? 0.05 : 0.002)), ...inPlane(event));
@@ -186,6 +233,7 @@
   document.getElementById("zoom-in").addEventListener("click", () => zoomBy(1.5));
   document.getElementById("zoom-out").addEventListener("click", () => zoomBy(1 / 1.5));
   document.getElementById("zoom-reset").addEventListener("click", showWhole);
+  offerFiles(plane.parentElement, ["SVG"], document.getElementById("map"));
 
   new ResizeObserver(() => {
     const middleX = (width / 2 - left) / (zoom * across), middleY = (height / 2 - top_) / (zoom * down), isFirst = width === 1;
@@ -193,6 +241,7 @@
     plane.setAttribute("viewBox", `0 0 ${width} ${height}`);
     [across, down] = [Math.max(width - 2 * margin, 1) / xSize, Math.max(height - 2 * margin, 1) / ySize];
     [across, down] = [Math.min(across, 2 * down), Math.min(down, 2 * across)];
+    if (isFirst && chosen >= 0) return choose(chosen, true);
     if (isFirst || zoom === 1) return showWhole();
     left = width / 2 - zoom * across * middleX;
     top_ = height / 2 - zoom * down * middleY;

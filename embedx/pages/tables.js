@@ -4,7 +4,7 @@ for (const button of document.querySelectorAll("th button")) button.addEventList
   const up = head.getAttribute("aria-sort") !== "ascending", named = head.classList.contains("name");
   for (const each of table.querySelectorAll("th")) each.removeAttribute("aria-sort");
   head.setAttribute("aria-sort", up ? "ascending" : "descending");
-  const value = row => row.cells[column].textContent.replaceAll(",", ""), number = text => named ? NaN : parseFloat(text);
+  const value = row => row.cells[column].textContent.replaceAll(",", "").replace("−", "-"), number = text => named ? NaN : parseFloat(text);
   body.append(...[...body.rows].sort((a, b) => {
     const [x, y] = [value(a), value(b)], [m, n] = [number(x), number(y)];
     if (isNaN(m) !== isNaN(n)) return isNaN(m) ? 1 : -1;

@@ -7,16 +7,20 @@ from typing import Any
 
 import numpy as np
 
+from embedx import samplers
 from embedx.classification.classifier import Classifier
+from embedx.classification.settings import ClassifySettings
 from embedx.evaluation import answers
 from embedx.evaluation.answers import FrequencyBin, Reliability
-from embedx.evaluation.labels import hits, likelihood_warning
+from embedx.evaluation.labels import LabelMetrics, hits, likelihood_warning
 from embedx.evaluation.learning_curves import validation_points
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.read import read
-from embedx.pages.curves import BOTTOM, LEFT, RIGHT, TOP, frame
+from embedx.pages import charts as drawing
+from embedx.pages.charts import BOTTOM, LEFT, RIGHT, TOP, Axis
 from embedx.report.settings import ReportSettings
 from embedx.report.words import number
+from embedx.settings import Settings
 from embedx.training.progress import Progress
 
 PREDICTIONS = 10  # predicted for each row
@@ -33,10 +37,18 @@ def findings(
 ) -> dict[str, Any]:
     """What the page of a classifier shows, for its template: the predictions for test data or, without these, the labels."""
     measures = {"p@1": "P@1", "p@5": "P@5", "log_likelihood": "log-likelihood"}
+    sampler = samplers.SAMPLERS.get(str(classifier.settings.get("sampler")))
+    used: list[type[Settings]] = [
+        ClassifySettings,
+        type(classifier.objective.settings),
+        *([sampler.Settings] if sampler else []),
+    ]
+    defaults = {name: value for each in used for name, value in each().record().items()}
     curves = {f"validation {measures[name]}": validation_points(classifier.facts, name) for name in ("p@1", "log_likelihood")}
+    common: dict[str, Any] = {"defaults": defaults, "curve_of": curves}
     figures = {"labels": f"{classifier.n_labels:,}"}
     if source is None:
-        return {"source": None, "curve_of": curves, "key_figures": figures, **in_training(classifier)}
+        return common | {"source": None, "key_figures": figures, **in_training(classifier)}
     data = read(source, test_labels, progress=progress, like=classifier.known)
     metrics = classifier.evaluate(data, progress=progress)
     labels, kept = classifier.tested_labels(data.labels)
@@ -71,12 +83,12 @@ def findings(
     rows += [[name(each.label), name(each.answer), f"{each.rows:,}"] for each in confused[:MAX_ROWS]]
     figures["test rows"] = f"{len(data):,}"
     figures |= {title: f"{metrics[name]:.4f}" for name, title in measures.items() if name in metrics}
-    return {
-        "curve_of": curves,
+    return common | {
         "key_figures": figures,
         "source": Path(source).name,
         "metrics": [["metric", "value"], *([name.replace("_", " "), number(value)] for name, value in metrics.items())],
         "warning": likelihood_warning(metrics, classifier.n_labels),
+        **at_each_k(top, labels),
         "chart_of_reliability": reliability_chart(reliability, about_reliability(classifier, reliability)),
         "bins": frequency_rows(answers.by_frequency(top, labels, classifier.counts)),
         "confused": rows if confused else None,
@@ -121,6 +133,23 @@ def frequency_rows(bins: Sequence[FrequencyBin]) -> list[list[str]]:
     return rows
 
 
+# ---- the best k predictions
+
+
+def at_each_k(top: np.ndarray, labels: Labels) -> dict[str, Any]:
+    """Precision, recall and nDCG of the best k predictions, int (rows, k) by id, for each k: a table and a chart."""
+    ks = range(1, top.shape[1] + 1)
+    metrics, labelled = LabelMetrics(0, ks=tuple(ks)), np.flatnonzero(labels.n_of_row)
+    metrics.add_ranked(top, labels)
+    found, right = metrics.result(), hits(top, labels)[labelled].cumsum(axis=1)
+    recall = (right / labels.n_of_row[labelled, None]).mean(axis=0) if len(labelled) else np.full(len(ks), math.nan)
+    curves = {"precision": [found[f"p@{k}"] for k in ks], "recall": recall.tolist(), "nDCG": [found[f"ndcg@{k}"] for k in ks]}
+    rows = [["k", *curves], *([f"{k}", *(number(values[k - 1]) for values in curves.values())] for k in ks)]
+    lines = {name: [[(k, k, value) for k, value in zip(ks, values, strict=True)]] for name, values in curves.items()}
+    chart = drawing.curves_chart(lines, 0, "score on labelled rows", "by-k", x_label="k, the number of predictions")
+    return {"by_k": rows, "chart_by_k": chart, "by_k_names": {name: drawing.style_of(n) for n, name in enumerate(curves)}}
+
+
 # ---- reliability
 
 
@@ -142,25 +171,16 @@ def about_reliability(classifier: Classifier, found: Reliability) -> str:
 
 def reliability_chart(found: Reliability, about: str) -> dict[str, Any]:
     """Bars of the share of correct predictions by probability, with a point at their mean probability, for the template."""
-
-    def x(value: float) -> float:
-        return round(LEFT + (RIGHT - LEFT) * value, 1)
-
-    def y(value: float) -> float:
-        return round(TOP + (BOTTOM - TOP) * (1 - value), 1)
-
-    bins, n_max, bars = len(found.n), max(int(found.n.max(initial=0)), 1), []
+    x = Axis("probability of the top prediction", 0.0, 1.0, LEFT, RIGHT)
+    y = Axis("share that is correct", 0.0, 1.0, BOTTOM, TOP)
+    bins, n_max, bars, marks = len(found.n), max(int(found.n.max(initial=0)), 1), [], []
     for k in np.flatnonzero(found.n).tolist():
-        right, n = float(found.accuracy[k]), int(found.n[k])
-        bars.append({
-            "x": x(k / bins) + 1,
-            "y": y(right),
-            "width": round((RIGHT - LEFT) / bins - 2, 1),
-            "height": round(BOTTOM - y(right), 1),
-            "mean": x(float(found.confidence[k])),
-            "opacity": round(PALE + (1 - PALE) * n / n_max, 2),
-            "title": f"{n:,} predictions of probability {k / bins:.1f} to {(k + 1) / bins:.1f}: {percent(right)} correct",
-        })  # fmt: skip
-    x_ticks, y_ticks = ([(place(k / 5), f"{k / 5:.1f}") for k in range(6)] for place in (x, y))
-    shown = {"about": about, "bars": bars, "x_ticks": x_ticks, "y_ticks": y_ticks}
-    return frame("probability of the top prediction", "", has_columns=False, **shown)
+        right, mean, n = float(found.accuracy[k]), float(found.confidence[k]), int(found.n[k])
+        size = {"width": round((RIGHT - LEFT) / bins - 2, 1), "height": round(BOTTOM - y(right), 1)}
+        bars.append({"x": x(k / bins) + 1, "y": y(right), **size, "opacity": round(PALE + (1 - PALE) * n / n_max, 2)})
+        marks.append(
+            (x(mean), y(right), "c0", [f"{k / bins:.1f} to {(k + 1) / bins:.1f}", *map(drawing.shown, (mean, right)), n])
+        )
+    columns = ["probability", "mean probability", "share correct", "predictions"]
+    diagonal = [("c1 dashed", f"{LEFT},{BOTTOM} {RIGHT},{TOP}", "")]
+    return drawing.chart(x, y, "reliability", columns, bars=bars, marks=marks, lines=diagonal, caption=about, has_columns=False)

@@ -9,6 +9,8 @@ from embedx.errors import EmbedxError
 NAMES = {"tsne": "t-SNE", "pca": "principal components"}
 PERPLEXITY = 30.0  # scikit-learn's default; it has to be below the number of points
 
+N_NEAREST, SHARPNESS = 3, 20.0  # a vector is placed between so many others: of a cosine that is 0.05 less, the weight is 1/e
+
 
 def chosen(name: str | None) -> str:
     """The projection of that name, by default the best that is installed. Raises `EmbedxError` if it is not installed."""
@@ -31,6 +33,18 @@ def project(vectors: np.ndarray, name: str, seed: int) -> np.ndarray:
     low, high = places.min(axis=0), places.max(axis=0)
     size = float((high - low).max()) or 1.0
     return np.asarray((places - (low + high) / 2) / size + 0.5)
+
+
+def between(known: np.ndarray, places: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """A place for each other vector: the mean of those of the known vectors nearest to it, weighted by how near they are.
+
+    known, others  float32 (n, dim), of length 1
+    """
+    found = np.empty((len(others), 2))
+    for k, cosines in enumerate(map(known.__matmul__, others)):
+        best = np.argsort(-cosines)[:N_NEAREST]
+        found[k] = np.average(places[best], axis=0, weights=np.exp(SHARPNESS * (cosines[best] - cosines[best[0]])))
+    return found
 
 
 def by_pca(vectors: np.ndarray) -> np.ndarray:

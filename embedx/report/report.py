@@ -7,7 +7,7 @@ from typing import Any
 from embedx.classification import classifier as classification
 from embedx.errors import EmbedxError
 from embedx.evaluation import learning_curves
-from embedx.pages import curves as drawing
+from embedx.pages import charts as drawing
 from embedx.pages.document import render
 from embedx.report import labels, words
 from embedx.report.settings import OF_LABELS, OF_WORDS, ReportSettings
@@ -24,7 +24,8 @@ FIGURES = {  # facts at the top of a page
     "seconds": "seconds of training", "words_per_second": "words/s", "examples_per_second": "examples/s",
     "final_loss": "loss at the end", "baseline_loss": "loss by frequencies alone",
 }  # fmt: skip
-SHOWN_ALONE = ("history", "loss_curve", "heldout", "reader")  # facts that are not single values, or shown elsewhere
+SETTINGS = ("setting", "value", "default")
+SHOWN_ALONE = ("history", "loss_curve", "heldout", "reader", "command")  # facts that are not single values, or shown elsewhere
 
 
 def report(
@@ -70,22 +71,27 @@ def report(
 
 
 def about_model(model: Any, found: Mapping[str, Any]) -> dict[str, Any]:
-    """Figures of the run, settings, facts and learning curves, for the template.
+    """Where a model is from, figures of the run, settings, facts and learning curves, for the template.
 
-    found  by the task; its `curve_of` has the scores recorded in the model, by name
+    found  by the task; its `curve_of` has the scores recorded in the model, by name, `defaults` the default settings
     """
     facts = model.facts
     falls = f"loss, {facts['loss_unit']}" if facts.get("loss_unit") else "loss"
     charts = [
-        drawing.chart({name: [points]}, against, name, f"plot{k}-{against}", name == falls)
+        drawing.curves_chart({name: [points]}, against, name, f"plot{k}-{against}", name == falls)
         for k, (name, points) in enumerate({**found["curve_of"], falls: learning_curves.loss_points(facts)}.items())
         if len(points) > 1
         for against in (drawing.EPOCHS, drawing.SECONDS)
     ]
+    defaults = shown(found["defaults"])
+    used = [(name.replace("_", "-"), value, defaults.get(name, "")) for name, value in shown(model.settings).items()]
     return {
+        "command": facts.get("command"),
+        "when": [f"saved {facts['created']}", f"embedx {facts['version']}"] if facts.get("created") else [],
         "figures_of_run": shown({title: facts.get(name) for name, title in FIGURES.items()}),
         "charts": charts,
-        "settings": rows_of("setting", {name.replace("_", "-"): value for name, value in model.settings.items()}),
+        "changed": [SETTINGS, *(row for row in used if row[1] != row[2])],
+        "settings": [SETTINGS, *used],
         "facts": rows_of("fact", {name.replace("_", " "): value for name, value in facts.items() if name not in SHOWN_ALONE}),
     }
 

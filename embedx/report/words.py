@@ -6,14 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.cluster.vq import kmeans2
 
 from embedx.errors import EmbedxError
 from embedx.evaluation import learning_curves
 from embedx.evaluation import words as evaluation
 from embedx.evaluation.word_report import Report
 from embedx.evaluation.word_sets import WordTests
+from embedx.pages.charts import N_COLOURS
 from embedx.report import projection
 from embedx.report.settings import ReportSettings
+from embedx.skipgram.configuration import configure
 from embedx.training.progress import Progress
 from embedx.vectors.model import WordVectors
 
@@ -59,13 +62,15 @@ def findings(
     if on_map:
         progress.note(f"map of {len(on_map):,} words by {projection.NAMES[name]}")
         places = projection.project(np.array(vectors.vectors[: len(on_map)]), name, settings.seed)
-        shown |= {"map": map_data(vectors, on_map, near, places), "projection": projection.NAMES[name]}
+        shown |= {"map": map_data(vectors, on_map, near, places, settings.seed), "projection": projection.NAMES[name]}
     listed = {"Nearest words": settings.chosen_words, "Nearest words of random words": drawn}
     shown["neighbours"] = {title: neighbour_rows(vectors, some, near) for title, some in listed.items() if some}
     scores, why = scores_of(model, pairs, analogies, progress)
-    held = vectors.facts.get("heldout") or {}
+    facts = vectors.facts
+    held = facts.get("heldout") or {}
     held_rows = [["held-out text", "value"], *([fact.replace("_", " "), number(value)] for fact, value in held.items())]
     return shown | {
+        "defaults": configure(facts.get("objective"), {}, is_collapsed=facts.get("collapsed", False)).record(),
         "key_figures": {"words": f"{len(vectors):,}", "dimension": vectors.vectors.shape[1]},
         "curve_of": {"held-out log-likelihood": learning_curves.heldout_points(vectors.facts)},
         "scores": scores.rows() if scores else None,
@@ -107,21 +112,29 @@ def neighbour_rows(vectors: WordVectors, words: Sequence[str], near: Neighbours)
     return rows
 
 
-def map_data(vectors: WordVectors, on_map: Sequence[str], near: Neighbours, places: np.ndarray) -> dict[str, Any]:
-    """The map as its script reads it: `words`, those on the map first, then other neighbours; `n` that are on the map, with
-    `counts`, coordinates `x` and `y`, and of each its `k` neighbours by their place in `words`, with their cosines.
+def map_data(vectors: WordVectors, on_map: Sequence[str], near: Neighbours, places: np.ndarray, seed: int) -> dict[str, Any]:
+    """The map as its script reads it: `words`, those on the map first, then other neighbours, which lie between the words of
+    the map that are nearest to them; `n` that are on the map, with `counts`, coordinates `x` and `y`, and of each its `k`
+    neighbours by their place in `words`, with their cosines; `clusters` by k-means, named by their most central words.
     """
     found = [each for word in on_map for each in near[word]]
     words = list(dict.fromkeys([*on_map, *(word for word, _ in found)]))
     place = {word: k for k, word in enumerate(words)}
-    x, y = places.round(4).T.tolist()
+    n, unit = len(on_map), np.array(vectors.vectors[[vectors.index(word) for word in words]], dtype=np.float32)
+    unit /= np.maximum(np.linalg.norm(unit, axis=1, keepdims=True), 1e-12)
+    x, y = np.concatenate([places, projection.between(unit[:n], places, unit[n:])]).round(4).T.tolist()
+    centres, cluster = kmeans2(unit[:n], min(N_COLOURS, n), minit="++", seed=seed)
+    central = np.argsort(-(unit[:n] @ centres.T) + 2 * (cluster[:, None] != np.arange(len(centres))), axis=0)
+    sizes = np.bincount(cluster, minlength=len(centres)).tolist()
     return {
         "words": words,
-        "n": len(on_map),
-        "k": len(found) // len(on_map),
-        "counts": [] if vectors.counts is None else vectors.counts[: len(on_map)].tolist(),
+        "n": n,
+        "k": len(found) // n,
+        "counts": [] if vectors.counts is None else vectors.counts[:n].tolist(),
         "x": x,
         "y": y,
         "neighbours": [place[word] for word, _ in found],
         "cosines": [round(cosine, 3) for _, cosine in found],
+        "clusters": cluster.tolist(),
+        "central": [[words[i] for i in central[: min(size, 3), k]] for k, size in enumerate(sizes)],
     }

@@ -1,0 +1,100 @@
+// The numbers of a mark under the pointer, and files: a table or the marks of a chart as CSV, a chart or the map as SVG.
+const showTip = (() => {
+  const tip = document.createElement("div");
+  tip.className = "tip";
+  tip.hidden = true;
+  document.body.append(tip);
+  return (lines, event) => {
+    tip.hidden = !lines;
+    if (!lines) return;
+    tip.replaceChildren(...lines.map(line => Object.assign(document.createElement("div"), {textContent: line})));
+    const {width, height} = tip.getBoundingClientRect();
+    const x = Math.min(event.clientX + 14, document.documentElement.clientWidth - width - 4);
+    const y = event.clientY - height - 12;
+    tip.style.transform = `translate(${Math.max(x, 4)}px, ${y < 4 ? event.clientY + 18 : y}px)`;
+  };
+})();
+const offerFiles = (() => {
+  const save = (text, type, name) => {
+    const link = document.createElement("a"), address = URL.createObjectURL(new Blob([text], {type}));
+    Object.assign(link, {href: address, download: name}).click();
+    setTimeout(() => URL.revokeObjectURL(address), 1000);
+  };
+  const plain = text => text.replace(/^−/, "-").replace(/^(-?\d{1,3})((?:,\d{3})+)(\.\d+)?$/, (all, a, b, c = "") =>
+    a + b.replaceAll(",", "") + c);
+  const csv = rows => rows.map(row => row.map(cell => /[",\n]/.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell)
+    .join(",") + "\n").join("");
+  const svg = picture => {  // with its style, so that it looks the same elsewhere
+    const copy = picture.cloneNode(true), box = picture.viewBox.baseVal;
+    const used = ["fill", "fill-opacity", "stroke", "stroke-opacity", "stroke-width", "stroke-dasharray", "stroke-linecap",
+      "stroke-linejoin", "vector-effect", "font-size", "font-family", "font-weight", "font-style", "text-anchor",
+      "dominant-baseline", "paint-order", "opacity"];
+    const [from, to] = [picture, copy].map(each => [...each.querySelectorAll("*")]);
+    from.forEach((each, i) => {
+      const style = getComputedStyle(each);
+      for (const name of used) to[i].style.setProperty(name, style.getPropertyValue(name));
+      for (const name of ["class", "data-row"]) to[i].removeAttribute(name);
+    });
+    copy.setAttribute("width", box.width);
+    copy.setAttribute("height", box.height);
+    copy.style.background = getComputedStyle(document.body).backgroundColor;
+    return new XMLSerializer().serializeToString(copy);
+  };
+  const cells = row => [...row.cells].map(cell => plain(cell.textContent));
+  const rowsOf = block => {
+    if (!block.dataset.columns) return [...block.querySelectorAll("tr")].map(cells);
+    return [JSON.parse(block.dataset.columns), ...[...block.querySelectorAll("[data-row]")].map(each => {
+      return JSON.parse(each.dataset.row).map(String);
+    })];
+  };
+  const name = (block, ending) => {
+    const about = block.querySelector("svg")?.getAttribute("aria-label") ?? block.querySelector("th")?.textContent ?? "";
+    return `${document.title} ${about}`.trim().replace(/[^\p{L}\p{N}]+/gu, "-").slice(0, 80) + ending;
+  };
+  return (block, kinds, place = block) => {
+    const files = Object.assign(document.createElement("span"), {className: "files"});
+    for (const kind of kinds) {
+      const button = Object.assign(document.createElement("button"), {type: "button", textContent: kind, title: `save as ${kind}`});
+      button.addEventListener("click", () => {
+        if (kind === "CSV") save(csv(rowsOf(block)), "text/csv", name(block, ".csv"));
+        else save(svg(block.querySelector("svg")), "image/svg+xml", name(block, ".svg"));
+      });
+      files.append(button);
+    }
+    place.append(files);
+  };
+})();
+for (const block of document.querySelectorAll(".wide")) {
+  const holder = document.createElement("div");
+  holder.className = "holder";
+  block.replaceWith(holder);
+  holder.append(block);
+  if (block.querySelectorAll("tr").length > 2) offerFiles(block, ["CSV"], holder);
+  const shade = () => {
+    holder.classList.toggle("more-left", block.scrollLeft > 1);
+    holder.classList.toggle("more-right", block.scrollLeft + block.clientWidth < block.scrollWidth - 1);
+  };
+  block.addEventListener("scroll", shade, {passive: true});
+  new ResizeObserver(shade).observe(block);
+}
+for (const chart of document.querySelectorAll(".chart")) {
+  offerFiles(chart, ["CSV", "SVG"], chart.querySelector("figcaption"));
+  const columns = JSON.parse(chart.dataset.columns), marks = [...chart.querySelectorAll("[data-row]")];
+  const show = value => typeof value === "number" ? value.toLocaleString("en", {maximumSignificantDigits: 5}).replace("-", "−") : value;
+  let near = null;
+  const at = event => {
+    let least = 40 ** 2, found = null;
+    if (event) for (const mark of marks) {
+      const box = mark.getBoundingClientRect();
+      const x = Math.max(box.left - event.clientX, 0, event.clientX - box.right);
+      const y = Math.max(box.top - event.clientY, 0, event.clientY - box.bottom);
+      if (x * x + y * y < least) [least, found] = [x * x + y * y, mark];
+    }
+    near?.classList.remove("near");
+    (near = found)?.classList.add("near");
+    showTip(found && JSON.parse(found.dataset.row).map((each, i) => columns[i] ? `${columns[i]} ${show(each)}` : show(each)), event);
+  };
+  const picture = chart.querySelector("svg");
+  for (const kind of ["pointermove", "pointerdown"]) picture.addEventListener(kind, at);
+  picture.addEventListener("pointerleave", () => at(null));
+}
