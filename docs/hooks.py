@@ -1,8 +1,8 @@
-"""What the pages hold that is made when they are built: tables of the registries, docstrings, and the pages of eval/results.
+"""Generated parts of the pages: tables of the registries, docstrings, examples, and the pages of eval/results.
 
-A page asks for such a part by a comment: `<!-- generated: NAME -->` with the NAME of a function in PARTS,
-`<!-- docstring: MODULE -->`, or `<!-- example: FILE -->` of docs/examples. Numbers and lists are not copied into pages that
-way, and cannot go stale.
+Tables stand in docs/objectives.md between marks, and a test compares them. Docstrings and files of docs/examples are filled in
+when the site is built, where a page has `<!-- docstring: MODULE -->` or `<!-- example: FILE -->`; so are the options of all
+commands, for `<!-- commands -->`, and the parameters of the two estimators.
 """
 
 import ast
@@ -14,9 +14,10 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "eval" / "results"
 SPACE = "\N{NO-BREAK SPACE}"
-MARK = re.compile(r"<!-- generated: (?P<name>[\w-]+) -->")
 DOCSTRING = re.compile(r"<!-- docstring: (?P<module>[\w.]+) -->")
 EXAMPLE = re.compile(r"<!-- example: (?P<file>[\w.]+) -->")
+MARK = re.compile(r"<!-- generated: (?P<name>[\w-]+) -->")
+COMMANDS = "<!-- commands -->"
 IN_REPOSITORY = re.compile(r"\]\((\.\./)+eval/results/")  # how a page in docs/ links to a page of measurements
 IN_DOCS = "](../../docs/"  # and the other way
 
@@ -46,12 +47,12 @@ def measured_objectives() -> str:
     ]  # fmt: skip
     head = ("objective", "log-likelihood", "similarity, five sets", "WordSim-353", "Google analogies", "words/s")
     about = objectives.measured()["about"]
-    told = (
+    how = (
         f"Skip-gram at each objective's defaults on {about['corpus']} ({about['words']:,} words), {about['epochs']} epochs, "
         f"{about['threads']} threads of {about['machine']}, {about['date']}. The log-likelihood is the mean in nats over pairs "
         f"of the {about['heldout']} held out; the unigram model has {about['unigram']:.3f}."
     )
-    return f"{markdown(head, rows)}\n\n{told}"
+    return f"{markdown(head, rows)}\n\n{how}"
 
 
 def _number(value: float | None, how: str) -> str:
@@ -116,14 +117,43 @@ def _parameters(fields: dict[str, Any], defaults: dict[str, Any]) -> str:
     return markdown(("parameter", "type and range", "default", "meaning"), rows)
 
 
-PARTS = {
-    "parameters-of-words": parameters_of_words,
-    "parameters-of-labels": parameters_of_labels,
-    "measured-objectives": measured_objectives,
-    "described-objectives": described_objectives,
-    "formulas-of-objectives": formulas_of_objectives,
-    "samplers": samplers,
-}
+GENERATED = {"parameters-of-words": parameters_of_words, "parameters-of-labels": parameters_of_labels}  # when the site is built
+
+
+def parts() -> dict[str, str]:
+    """The tables of docs/objectives.md, by name; `python -m eval objectives --publish` writes them."""
+    return {
+        "measured-objectives": measured_objectives(),
+        "described-objectives": described_objectives(),
+        "formulas-of-objectives": formulas_of_objectives(),
+        "samplers": samplers(),
+    }
+
+
+def commands() -> str:
+    """Each command with its arguments and options; for docs/commands.md, when the site is built."""
+    import inspect
+
+    from typer.main import get_command
+
+    from embedx.cli.app import application
+
+    def described(words: list[str], command: Any) -> str:
+        if getattr(command, "commands", None):
+            return "\n\n".join(described([*words, name], each) for name, each in command.commands.items())
+        rows = [
+            (" ".join(f"`{name}`" for name in [*each.opts, *each.secondary_opts]), " ".join((each.help or "").split()))
+            for each in command.params
+            if each.param_type_name == "option"
+        ]
+        context = command.make_context(" ".join(["embedx", *words]), [], resilient_parsing=True)
+        about = inspect.cleandoc(command.help or "").split("\n\n")[0].replace("\n", " ")
+        escaped = [[cell.replace("|", "\\|").replace("<", "&lt;") for cell in row] for row in rows]
+        usage = f"```text\n{command.get_usage(context)}\n```"
+        return "\n\n".join([f"### {' '.join(words)}", about, usage, markdown(("option", "meaning"), escaped)])
+
+    names = get_command(application([])).commands
+    return "\n\n".join(described([name], get_command(application([name])).commands[name]) for name in names)
 
 
 def _docstring(module: str) -> str:
@@ -137,10 +167,11 @@ def _example(file: str) -> str:
 
 
 def filled(text: str) -> str:
-    """A page with its parts. Raises KeyError for the name of none, OSError for that of no file."""
+    """A page with its docstrings and examples. Raises OSError for the name of no file."""
     text = EXAMPLE.sub(lambda found: _example(found["file"]), text)
-    text = DOCSTRING.sub(lambda found: f"```text\n{_docstring(found['module'])}\n```", text)
-    return MARK.sub(lambda found: PARTS[found["name"]](), text)
+    text = MARK.sub(lambda found: GENERATED[found["name"]](), text)
+    text = text.replace(COMMANDS, commands()) if COMMANDS in text else text
+    return DOCSTRING.sub(lambda found: f"```text\n{_docstring(found['module'])}\n```", text)
 
 
 # ---- what mkdocs calls

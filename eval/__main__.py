@@ -24,6 +24,7 @@ EXPERIMENTS = {
     "papers-adversarial": "Bamler & Mandt 2020: noise conditioned on the input beside other noise",
     "papers-ldgs": "Yen et al. 2018: exact losses beside rows found by search",
 }
+OVERVIEW = {"overview": "the tables and the picture of README.md and docs/benchmarks.md, from the records"}
 
 
 def found(name: str) -> Experiment:
@@ -33,7 +34,10 @@ def found(name: str) -> Experiment:
 def main(arguments: list[str] | None = None) -> None:
     typed = sys.argv[1:] if arguments is None else arguments
     if not typed:
-        print("\n".join(f"python -m eval {name:28s}{about}" for name, about in EXPERIMENTS.items()))
+        print("\n".join(f"python -m eval {name:28s}{about}" for name, about in (EXPERIMENTS | OVERVIEW).items()))
+        return
+    if typed == [*OVERVIEW]:
+        import_module("eval.overview").publish()
         return
     parser = argparse.ArgumentParser(prog="python -m eval", description=__doc__)
     parser.add_argument("name", choices=EXPERIMENTS)

@@ -2,16 +2,16 @@
 
 import json
 import math
-import re
 from typing import Any
 
 import numpy as np
 
+from docs import hooks
 from embedx import objectives
 from embedx.evaluation import statistics, word_report
 from eval import word_tests
 from eval.experiment import ROOT, written
-from eval.page import DASH, MEGABYTE, figure, number, table, target, thousands
+from eval.page import DASH, MEGABYTE, figure, filled, number, table, target, thousands
 from eval.records import Job, Record, Records, Result
 from eval.word_tests import scores
 
@@ -21,7 +21,7 @@ PARTS = {"time": "equal time", "epochs": "equal epochs", "exact": "beside the ex
          "rows": "equal rows"}  # fmt: skip
 REFERENCE, EXACT = "ns", "softmax"
 REPORTED = {"WordSim-353": "spearman", "SimLex-999": "spearman", "Google analogies": "accuracy"}
-README = ROOT / "README.md"
+PAGE = ROOT / "docs" / "objectives.md"
 VALIDATION, TEST = 0, 1  # spans whose number leaves so much when divided by two
 
 
@@ -457,17 +457,8 @@ def published(records: Records) -> dict[str, Any]:
     return {"about": facts, "objectives": found}
 
 
-def markdown_table() -> str:
-    """The table of objectives for the README, and under it what was measured."""
-    lines = [objectives.TABLE_HEAD, tuple("---" for _ in objectives.TABLE_HEAD)]
-    lines += [(f"`{name}`", f"`{loss}`", *rest) for name, loss, *rest in objectives.table()]
-    return "\n".join([*(f"| {' | '.join(line)} |" for line in lines), "", objectives.measured_how()])
-
-
 def publish(records: Records) -> None:
-    """Write the packaged scores, and the README's table anew."""
+    """Write the packaged scores, and the tables of docs/objectives.md."""
     written(objectives.MEASURED_FILE, json.dumps(published(records), indent=1) + "\n")
-    marks = r"(<!-- table of objectives -->\n).*?(\n<!-- end of the table -->)"
-    text = re.sub(marks, lambda m: m[1] + markdown_table() + m[2], README.read_text("utf-8"), flags=re.DOTALL)
-    written(README, text)
-    print(objectives.MEASURED_FILE, README, sep="\n")
+    written(PAGE, filled(PAGE.read_text("utf-8"), hooks.parts(), PAGE))
+    print(objectives.MEASURED_FILE, PAGE, sep="\n")

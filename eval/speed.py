@@ -523,16 +523,6 @@ def peers(records: Records) -> str:
     return table(rows)
 
 
-def summary(records: Records) -> str:
-    """The README's table: every trainer on all threads."""
-    runs = [each for each in best_peers(records) if each["job"]["threads"] == THREADS[-1]]
-    return table([
-        {"trainer": each["job"].get("name", each["job"]["tool"]), "words/s": thousands(rate(records, [each])),
-         POOLED: number(each["result"]["pooled"]["score"])}
-        for each in sorted(runs, key=lambda run: -rate(records, [run]))
-    ])  # fmt: skip
-
-
 def targets(records: Records) -> str:
     """Every target beside its number, at the defaults of embedx."""
     rows = []

@@ -48,6 +48,15 @@ LANGUAGES = {"bash", "console", "python", "text"}
 TRAINING = ("train", "classify", "compare")
 
 
+NOTEBOOKS = {path.stem: path for path in sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))}
+
+
+def cells(notebook: str) -> list[str]:
+    """The code of a notebook; cells that begin with ! have commands alone."""
+    found = json.loads(NOTEBOOKS[notebook].read_text("utf-8"))["cells"]
+    return ["".join(cell["source"]).replace("\\\n", "") for cell in found if cell["cell_type"] == "code"]
+
+
 @dataclass(frozen=True)
 class Block:
     """A block of code on a page."""
@@ -90,7 +99,8 @@ def blocks(page: str) -> list[Block]:
 def own_commands() -> list[str]:
     """Every embedx command of the README and the pages, the parts of a pipe each by itself."""
     shown = [line for page in ("README", *PAGES) for block in blocks(page) for line, _ in block.commands()]
-    parts = [part.strip() for line in shown for part in re.split(r" (?:&&|\|) ", line)]
+    shown += [line.lstrip("!") for name in NOTEBOOKS for cell in cells(name) for line in cell.splitlines() if line[:1] == "!"]
+    parts = [part.strip() for line in shown for part in re.split(r" (?:&&|\||>) |^time ", line)]
     return sorted({part for part in parts if part.startswith("embedx ")})
 
 
@@ -177,14 +187,14 @@ def test_numbers_stated_in_the_pages_are_those_of_the_package():
 def test_every_part_that_a_page_asks_for_is_made_of_all_objectives_with_scores():
     from embedx.objectives import OBJECTIVES, measured
 
-    text = hooks.filled(PAGES["objectives"].read_text("utf-8"))
-    assert "<!-- generated" not in text
+    text = PAGES["objectives"].read_text("utf-8")
+    assert "| `--start` | " in hooks.filled(PAGES["commands"].read_text("utf-8"))
     extending = hooks.filled(PAGES["extending"].read_text("utf-8"))
     assert "class Hinge(Objective)" in extending
     assert "class LogUniform(AliasSampler)" in extending
     assert "The contract between a sampler and the engine" in extending
     assert not re.search(r"<!-- (docstring|example):", extending)
-    scores, described = text.split("## Measured on words")[1].split("## What they are")
+    scores, described = text.split("## Measured on words")[1].split("## All objectives")
     for name, each in measured()["objectives"].items():
         assert f"| `{name}` | {each['log_likelihood']:.3f} |" in scores
     for name, objective in OBJECTIVES.items():
@@ -300,7 +310,7 @@ class Terminal(io.StringIO):
 
 def run(line: str, extra: list[str], place: Path) -> str:
     """What a command prints on standard output."""
-    if "|" in line:
+    if "|" in line or " > " in line or not line.startswith("embedx "):
         shell = re.sub(r"(?<![\w.])embedx ", f"{shlex.quote(sys.executable)} -m embedx ", line)
         return process(["sh", "-c", " ".join([shell, *extra])], place)
     name, *words = shlex.split(line)[1:]
@@ -325,7 +335,7 @@ def without_epochs(extra: list[str]) -> list[str]:
     return extra[:at] + extra[at + 2 :]
 
 
-# How far decimals may be from those shown: docs/index.md says so of cosines and correlations.
+# How far decimals may be from those shown: docs/tour.md says so of cosines and correlations.
 SPREAD = {"train": 0.08, "nn": 0.08, "analogy": 0.08, "eval": 0.04, "predict": 0.08}
 PERCENT = 1.5
 NUMBER = re.compile(r"(?<!\w)-?\d[\d,]*(?:\.\d+)?(?!\w)")
@@ -353,14 +363,21 @@ def test_a_transcript_that_no_longer_holds_is_noticed(printed):
         assert_alike("embedx nn model a", shown, printed, Path())
 
 
-def test_the_transcripts_of_the_readme_are_those_of_the_tour():
-    """Where they are run."""
-    shown = re.findall(r"```console\n(.*?)```", README.read_text("utf-8"), re.DOTALL)
-    assert shown
-    assert set(shown) <= {block.text for block in blocks("index")}
+@pytest.mark.parametrize("name", [name for name in NOTEBOOKS if name != "eurlex"])  # which needs data
+def test_the_cells_of_a_notebook_run(name, place, monkeypatch):
+    (place / "notebook").mkdir()
+    monkeypatch.chdir(place / "notebook")
+    names: dict[str, Any] = {}
+    for cell in cells(name):
+        if cell.startswith("!"):
+            for line in cell.splitlines():
+                run(line[1:], [], Path.cwd())
+        else:
+            exec(compile(cell, name, "exec"), names)
+    assert names["share"] > 0.8
 
 
-NEED_GENSIM = {"index", "evaluating", "coming-from"}
+NEED_GENSIM = {"index", "tour", "evaluating", "coming-from"}
 
 
 @pytest.mark.parametrize(

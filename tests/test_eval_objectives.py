@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -154,15 +155,14 @@ def test_resuming_measures_what_is_not_on_record_with_these_defaults(two_topics,
 def test_what_is_published_is_what_embedx_tells(records, tmp_path, monkeypatch):
     made = records({"part": "epochs", "name": "ns", "wordsim": 0.654}, {"part": "epochs", "name": "ove", "diverged": True})
     monkeypatch.setattr(registry, "MEASURED_FILE", tmp_path / "measured.json")
-    monkeypatch.setattr(compared, "README", tmp_path / "README.md")
-    (tmp_path / "README.md").write_text("before\n<!-- table of objectives -->\nold\n<!-- end of the table -->\nafter\n")
+    shutil.copy(compared.PAGE, tmp_path)
+    monkeypatch.setattr(compared, "PAGE", tmp_path / compared.PAGE.name)
     compared.publish(made)
     rows = {row[0]: dict(zip(registry.TABLE_HEAD, row, strict=True)) for row in registry.table()}
     assert (rows["ns"]["WordSim-353"], rows["ns"]["words/s"]) == ("0.654", "1,000,000")
     assert rows["ove"]["log-likelihood"] == "diverged"
     assert rows["hs"]["log-likelihood"] == "-"
-    text = (tmp_path / "README.md").read_text()
-    assert text == f"before\n<!-- table of objectives -->\n{compared.markdown_table()}\n<!-- end of the table -->\nafter\n"
+    text = compared.PAGE.read_text()
     assert "2026-01-02" in text
     assert "the unigram model has -9.500" in text
 

@@ -10,8 +10,9 @@ import pytest
 from eval_setup import RESULTS, ROOT, Records, Run, found, made_up, rows_of
 from needs import needs_gensim
 
-from eval import corpus, speed, speed_block, speed_process
+from eval import corpus, overview, speed, speed_block, speed_process
 from eval.experiment import in_process, report
+from eval.page import filled
 from tests import forked
 
 
@@ -94,8 +95,10 @@ def test_settings_on_record_are_those_that_are_asked_for_again():
     assert all(run.records.get(job) for job in speed.jobs(run))
 
 
-def test_the_table_in_the_readme_is_made_from_the_records():
-    assert speed.summary(Records(RESULTS / "speed.jsonl")) in (ROOT / "README.md").read_text("utf-8")
+@pytest.mark.parametrize("file", [overview.README, overview.PAGE])
+def test_the_tables_of_the_readme_are_made_from_the_records(file):
+    text = file.read_text("utf-8")
+    assert filled(text, overview.parts()[file], file) == text, "run `python -m eval overview`"
 
 
 def test_the_best_feed_for_a_whole_run_pays_for_its_preparation(tmp_path):

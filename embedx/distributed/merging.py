@@ -12,7 +12,7 @@ import numpy as np
 from embedx.engine.merging import NONE, Damping, Delta, add_rows, gather_rows, merge_rows
 from embedx.optimizers.contract import PER_COORDINATE, PER_ROW, Table, UpdateRule
 
-RATE = 0.1  # k for each unit of the learning rate, as measured (docs/cluster.md)
+RATE = 0.1  # k for each unit of the learning rate, as measured (docs/merging.md)
 STATELESS_FACTOR = 70.0  # times that without an accumulator: what a bounded Adagrad divides the learning rate by in the end
 ALONE = 0.02  # k where a table has no partner, with I for C, whatever the learning rate
 N_DIRECTIONS = 16

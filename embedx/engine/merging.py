@@ -1,4 +1,4 @@
-"""Kernels that merge a worker's replica of a table with what other workers did to it; docs/cluster.md derives the rule.
+"""Kernels that merge a worker's replica of a table with what other workers did to it; docs/merging.md derives the rule.
 
     b        a row as the worker and the server last agreed on it, with the optimizer's state s
     b + d    the same row in the worker's replica now, with state s + t        d the local delta

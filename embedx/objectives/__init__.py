@@ -49,7 +49,7 @@ def check_applies(given: Mapping[str, Any], objective: str) -> None:
             raise EmbedxError(f"{option_name(name)} does not apply to --objective {objective}; taken by {', '.join(takers)}")
 
 
-# ---- the table of objectives: what `embedx objectives` prints, and eval writes to the README
+# ---- the table of objectives: what `embedx objectives` prints; docs/objectives.md has the same
 
 DESCRIBED = ("objective", "loss", "paper", "rows", "samplers", "needs", "when")
 MEASURED = ("log-likelihood", "WordSim-353", "words/s")
