@@ -280,8 +280,7 @@ def test_without_a_command_the_help_is_shown(home):
 
 def test_interrupted_before_training_leaves_nothing(home):
     with started(home, "train", "-", "--output", "never") as process:
-        for _ in range(2):
-            process.stderr.readline()  # the settings: it is about to read
+        process.stderr.readline()  # the command: it is about to read
         time.sleep(1)
         process.send_signal(signal.SIGTERM)
         _, printed = process.communicate(timeout=60)
