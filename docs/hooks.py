@@ -1,8 +1,7 @@
 """Generated parts of the pages: tables of the registries, docstrings, examples, and the pages of eval/results.
 
-Tables stand in docs/objectives.md between marks, and a test compares them. Docstrings and files of docs/examples are filled in
-when the site is built, where a page has `<!-- docstring: MODULE -->` or `<!-- example: FILE -->`; so are the options of all
-commands, for `<!-- commands -->`, and the parameters of the two estimators.
+Tables stand in docs/objectives.md between marks, and a test compares them. Others are filled in when the site is built, where a
+page has `<!-- generated: NAME -->` with a NAME in PARTS, `<!-- docstring: MODULE -->`, or `<!-- example: FILE -->`.
 """
 
 import ast
@@ -17,7 +16,6 @@ SPACE = "\N{NO-BREAK SPACE}"
 DOCSTRING = re.compile(r"<!-- docstring: (?P<module>[\w.]+) -->")
 EXAMPLE = re.compile(r"<!-- example: (?P<file>[\w.]+) -->")
 MARK = re.compile(r"<!-- generated: (?P<name>[\w-]+) -->")
-COMMANDS = "<!-- commands -->"
 IN_REPOSITORY = re.compile(r"\]\((\.\./)+eval/results/")  # how a page in docs/ links to a page of measurements
 IN_DOCS = "](../../docs/"  # and the other way
 
@@ -117,9 +115,6 @@ def _parameters(fields: dict[str, Any], defaults: dict[str, Any]) -> str:
     return markdown(("parameter", "type and range", "default", "meaning"), rows)
 
 
-GENERATED = {"parameters-of-words": parameters_of_words, "parameters-of-labels": parameters_of_labels}  # when the site is built
-
-
 def parts() -> dict[str, str]:
     """The tables of docs/objectives.md, by name; `python -m eval objectives --publish` writes them."""
     return {
@@ -156,6 +151,9 @@ def commands() -> str:
     return "\n\n".join(described([name], get_command(application([name])).commands[name]) for name in names)
 
 
+PARTS = {"parameters-of-words": parameters_of_words, "parameters-of-labels": parameters_of_labels, "commands": commands}
+
+
 def _docstring(module: str) -> str:
     file = ROOT / (module.replace(".", "/") + ".py")
     return ast.get_docstring(ast.parse(file.read_text("utf-8"))) or ""
@@ -167,10 +165,9 @@ def _example(file: str) -> str:
 
 
 def filled(text: str) -> str:
-    """A page with its docstrings and examples. Raises OSError for the name of no file."""
+    """A page with its parts. Raises KeyError for the name of none, OSError for that of no file."""
     text = EXAMPLE.sub(lambda found: _example(found["file"]), text)
-    text = MARK.sub(lambda found: GENERATED[found["name"]](), text)
-    text = text.replace(COMMANDS, commands()) if COMMANDS in text else text
+    text = MARK.sub(lambda found: PARTS[found["name"]](), text)
     return DOCSTRING.sub(lambda found: f"```text\n{_docstring(found['module'])}\n```", text)
 
 
