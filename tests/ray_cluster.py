@@ -44,6 +44,8 @@ class Watching:
     def note(self, message):
         self.notes.append(message)
 
+    def detail(self, message): ...
+
     def finish(self): ...
 
     def workers(self):

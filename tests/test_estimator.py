@@ -414,7 +414,7 @@ def several():
     return sparse.csr_matrix(X, dtype=np.float32), y
 
 
-HINGE = {"objective": "ova", "options": {"loss": "squared-hinge"}}
+HINGE = {"objective": "ova", "loss": "squared-hinge"}
 
 
 def test_sparse_weights_predict_as_their_coefficients_say(several):

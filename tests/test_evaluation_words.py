@@ -262,7 +262,10 @@ def test_what_is_pickled_is_not_opened(door, tmp_path, monkeypatch):
 
 def test_without_gensim_the_error_says_so(monkeypatch):
     monkeypatch.setitem(sys.modules, "gensim", None)
-    message = r"the default test sets come with gensim.*; use Python 3.11 to 3.13, or name test sets by --pairs"
+    message = (
+        "the default test sets come with gensim; pip install gensim, which needs Python 3.11 to 3.13, "
+        "or name test sets by --pairs"
+    )
     with pytest.raises(EmbedxError, match=message):
         word_sets.default_tests()
 

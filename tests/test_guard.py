@@ -502,7 +502,7 @@ def test_the_command_saves_what_was_good_and_ends_with_code_3(tmp_path, two_topi
 
 def test_classify_likewise(tmp_path, spoiled):
     given = SimpleNamespace(
-        train="digits", train_labels=None, test=None, test_labels=None, label_names=None, objective="softmax",
+        train="digits", train_labels=None, test=None, test_labels=None, label_names=None, objective="softmax", start=None,
         typed={"threads": 1}, output=tmp_path / "out", **OF_RUN,
     )  # fmt: skip
     with pytest.raises(DivergedError, match=r"the model of 23.5 epochs is in .*/out$"):

@@ -138,7 +138,7 @@ def test_tables_optimizer_state_and_threads_are_counted(two_topics, monkeypatch)
     table = 16 * 64 * 4
     few, remedy = needed(two_topics, monkeypatch, objective="ns", optimizer="sgd")
     assert (few["vectors"], few["optimizer"]) == (2 * table, 0)
-    assert remedy == "lower --dim, --max-vocab, --threads or --window"
+    assert remedy == "lower dim, max_vocab, threads or window"
     adagrad, _ = needed(two_topics, monkeypatch, objective="ns", optimizer="adagrad", threads=3)
     assert adagrad["optimizer"] == 2 * table
     assert adagrad["3 threads"] == 3 * few["1 thread"]
@@ -157,7 +157,7 @@ def test_what_does_not_fit_is_refused_before_training(two_topics, monkeypatch):
     monkeypatch.setattr(memory, "available_memory", lambda: sum(needs.values()))
     embedx.SkipGram(dim=64, threads=1, epochs=1).fit(two_topics)
     monkeypatch.undo()
-    with pytest.raises(EmbedxError, match=r"^(two tables of )?16 (rows|words) × 2147483647 numbers .*; lower .*--dim"):
+    with pytest.raises(EmbedxError, match=r"^(two tables of )?16 (rows|words) × 2147483647 numbers .*; lower dim, max_vocab"):
         embedx.SkipGram(dim=2**31 - 1).fit(two_topics)
 
 

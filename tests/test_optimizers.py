@@ -55,7 +55,7 @@ def test_an_optimiser_is_found_for_the_commands_that_offer_it(name, command):
     if command in OPTIMIZERS[name].commands:
         assert find(name, command) is OPTIMIZERS[name]
         assert name in taken_by(command)
-        assert f"`{name}` {OPTIMIZERS[name].meaning}" in optimizers.meanings(command)
+        assert f"`{name}`: {OPTIMIZERS[name].meaning}" in optimizers.meanings(command)
     else:
         with pytest.raises(EmbedxError) as printed:
             find(name, command)

@@ -62,11 +62,12 @@ def test_every_way_of_training_learns_the_topics(two_topics, objective, options)
         assert model.arrays["bias"].shape == (len(model.output_vectors),)
 
 
-NO_SENTENCES = r"^no sentence has two words of the vocabulary, so there is nothing to train on; write .*--min-count$"
+NO_SENTENCES = r"^no sentence has two words of the vocabulary, so there is nothing to train on; write .*(--|\b)min[-_]count$"
 NO_PAIR_KEPT = (
-    "^nothing was trained: subsampling kept no two words of a sentence; raise --sample, or turn it off by --sample 0$"
+    "^nothing was trained: subsampling kept no two words of a sentence; raise "
+    "(--sample, or turn it off by --sample 0|sample, or turn it off by sample=0)$"
 )
-NO_TIME = "^nothing was trained before the --time-budget was over; give more time$"
+NO_TIME = "^nothing was trained before the (--time-budget|time_budget) was over; give more time$"
 COLLAPSED = ["softmax", *(name for name, each in OBJECTIVES.items() if "search" in each.samplers())]
 
 
@@ -127,7 +128,7 @@ def test_every_optimizer_learns_the_topics_at_its_own_rate(two_topics, optimizer
 @pytest.mark.parametrize("options", [{}, {"learning_rate": 0.1}])
 @pytest.mark.parametrize("optimizer", sorted(OPTIMIZERS.keys() - set(taken_by(WORDS))))
 def test_an_optimizer_for_full_gradients_is_refused(two_topics, optimizer, options):
-    with pytest.raises(EmbedxError, match=f"--optimizer {optimizer}[: ]"):
+    with pytest.raises(EmbedxError, match=f"optimizer='{optimizer}'[: ]"):
         fit(two_topics, "ns", optimizer=optimizer, **options)
 
 
@@ -282,7 +283,7 @@ def test_a_span_holds_whole_sentences():
 
 
 def test_a_text_too_short_to_hold_anything_out_is_refused(two_topics):
-    message = r"--heldout 0.001: fewer than 2 of the corpus's \d+ pieces of 1,000 words; hold out more"
+    message = r"heldout=0.001: fewer than 2 of the corpus's \d+ pieces of 1,000 words; hold out more"
     with pytest.raises(EmbedxError, match=message):
         fit(two_topics, "ns", heldout=0.001)
 
