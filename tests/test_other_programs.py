@@ -75,7 +75,7 @@ def test_every_name_leads_to_an_option_of_train_or_classify():
 
 def test_the_page_for_those_who_come_from_other_programs_has_every_name():
     page = (Path(__file__).parent.parent / "docs" / "coming-from.md").read_text("utf-8")
-    table = page.split("## Commands and names that can stay as they are")[1].split("\n#")[0]
+    table = page.split("## Compatible commands and option names")[1].split("\n#")[0]
     there = {aliases.with_dashes(name) for name in re.findall(r"`-*(\w[\w-]*)", table)}
     assert aliases.NAMES.keys() <= there
 
