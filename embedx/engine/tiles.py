@@ -23,7 +23,7 @@ from embedx.kernels.batch import Batch, new_batch
 from embedx.kernels.by_address import by_address
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.random import bits, low_half_below
-from embedx.kernels.simd import SIMD_WIDTH, is_zero, load, multiply_add, splat, store, zeros
+from embedx.kernels.simd import SIMD_WIDTH, is_zero, lanes_of, load, multiply_add, splat, store, zeros
 from embedx.optimizers.contract import PER_COORDINATE, Table, UpdateRule, new_table
 from embedx.optimizers.decay import clock_step, decay_row, decay_rows, step_size
 from embedx.optimizers.descend import ColumnGradient, descend_columns, new_column_gradient, touch
@@ -73,7 +73,7 @@ class TileSteps(NamedTuple):
 
     tile: Table  # the parameters: a row for each feature, then that of the biases; a column for each label
     gradient: ColumnGradient  # of the tile
-    support: np.ndarray  # float32, like the rows: 1 where a row may have a weight, else 0; (0, WIDTH) without sparsity mask
+    support: np.ndarray  # uint32 (n_rows,): bit k is set where label k may have a weight; (0,) without sparsity mask
     active: np.ndarray  # int64 (batch_size,): the examples of a minibatch that are not skipped
     batch: Batch  # a row for each of these, WIDTH candidates
     state: np.ndarray  # float32 (1, 0): such objectives have neither state nor noise
@@ -107,7 +107,7 @@ def new_workspace(
     )  # fmt: skip
     steps = TileSteps(
         tile=new_table(n_rows, WIDTH, optimizer), gradient=new_column_gradient(n_rows, WIDTH),
-        support=np.zeros((n_rows if is_masked else 0, WIDTH), dtype=np.float32), active=np.zeros(batch_size, dtype=np.int64),
+        support=np.zeros(n_rows if is_masked else 0, dtype=np.uint32), active=np.zeros(batch_size, dtype=np.int64),
         batch=new_batch(batch_size, WIDTH), state=np.zeros((1, 0), dtype=np.float32),
     )  # fmt: skip
     return TileWorkspace(
@@ -180,8 +180,8 @@ def _step(coefficients, examples, steps, plan, chosen, n_labels, lr, now):
         for k in range(n_touched):
             row = np.int64(steps.gradient.touched[k])
             for d in range(0, WIDTH, SIMD_WIDTH):
-                masked = multiply_add(load(steps.gradient.sums, row, d), load(steps.support, row, d), zeros())
-                store(steps.gradient.sums, row, d, masked)
+                kept = lanes_of(load(steps.gradient.sums, row, d), steps.support[row] >> np.uint32(d))
+                store(steps.gradient.sums, row, d, kept)
     descend_columns(steps.tile, 0, steps.gradient, n_touched, WIDTH, plan.optimizer, step_size(plan.optimizer, lr))
     return loss
 
@@ -379,10 +379,7 @@ def _dual_update(examples, steps, plan, m):
     w, support = steps.tile.rows, steps.support
     for f in range(examples.offsets[m], examples.offsets[m + 1]):
         row, x = np.int64(examples.columns[f]), splat(examples.values[f])
-        masked_a = multiply_add(multiply_add(x, a, zeros()), load(support, row, 0), load(w, row, 0))
-        masked_b = multiply_add(multiply_add(x, b, zeros()), load(support, row, SIMD_WIDTH), load(w, row, SIMD_WIDTH))
-        store(w, row, 0, masked_a)
-        store(w, row, SIMD_WIDTH, masked_b)
+        _add(w, row, x, lanes_of(a, support[row]), lanes_of(b, support[row] >> np.uint32(SIMD_WIDTH)))
     if plan.has_bias:
         _add(w, w.shape[0] - 1, splat(np.float32(1)), a, b)
     longest = np.float32(0)
@@ -416,9 +413,10 @@ def _begin(examples, groups, group, first, last, plan, workspace):
     for row in range(n_features):
         _clear_row(steps.tile, row, plan.first_state)
     _clear_row(steps.tile, bias_row, plan.first_state)
+    steps.support[bias_row] = 0
     for p in range(first, last):
         steps.tile.rows[bias_row, p - first] = groups.bias[p]
-        steps.support[bias_row, p - first] = 1
+        steps.support[bias_row] |= np.uint32(1) << np.uint32(p - first)
     return n_features
 
 
@@ -446,10 +444,9 @@ def _find_features(examples, positives, workspace, first, last):
                 if row < 0:
                     row = n
                     workspace.local[feature], workspace.features[n] = row, feature
-                    store(support, row, 0, zeros())
-                    store(support, row, SIMD_WIDTH, zeros())
+                    support[row] = 0
                     n += 1
-                support[row, p - first] = 1
+                support[row] |= np.uint32(1) << np.uint32(p - first)
     return n
 
 

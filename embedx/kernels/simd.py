@@ -81,6 +81,9 @@ if numba.config.DISABLE_JIT:
         with np.errstate(over="ignore"):  # infinity without a word, as the machine has it
             return a * b + c
 
+    def lanes_of(vector, bits):
+        return np.where(int(bits) >> np.arange(SIMD_WIDTH) & 1, vector, np.float32(0))
+
     def is_zero(vector):
         return not vector.any()
 
@@ -230,6 +233,20 @@ else:
             return builder.fadd(product, arguments[2], flags=("contract",))
 
         return float32x16(float32x16, float32x16, float32x16), emit
+
+    @intrinsic
+    def lanes_of(_typing, vector, bits):
+        """The lanes k of a vector for which bit k of a uint32 is set; zeros in the others."""
+
+        def emit(context, builder, signature, arguments):
+            kind = ir.VectorType(_INDEX, SIMD_WIDTH)
+            one = builder.insert_element(ir.Constant(kind, ir.Undefined), arguments[1], ir.Constant(_INDEX, 0))
+            copies = builder.shuffle_vector(one, ir.Constant(kind, ir.Undefined), _lanes([0] * SIMD_WIDTH))
+            own = builder.and_(copies, _lanes([1 << lane for lane in range(SIMD_WIDTH)]))
+            is_set = builder.icmp_unsigned("!=", own, _lanes([0] * SIMD_WIDTH))
+            return builder.select(is_set, arguments[0], ir.Constant(_VECTOR, [0.0] * SIMD_WIDTH))
+
+        return float32x16(float32x16, types.uint32), emit
 
     @intrinsic
     def is_zero(_typing, vector):
