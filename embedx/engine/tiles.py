@@ -23,7 +23,7 @@ from embedx.kernels.batch import Batch, new_batch
 from embedx.kernels.by_address import by_address
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.random import bits, low_half_below
-from embedx.kernels.simd import SIMD_WIDTH, is_zero, lanes_of, load, multiply_add, splat, store, zeros
+from embedx.kernels.simd import SIMD_WIDTH, is_zero, lanes_of, load, multiply_add, prefetch, splat, store, zeros
 from embedx.optimizers.contract import PER_COORDINATE, Table, UpdateRule, new_table
 from embedx.optimizers.decay import clock_step, decay_row, decay_rows, step_size
 from embedx.optimizers.descend import ColumnGradient, descend_columns, new_column_gradient, touch
@@ -355,6 +355,8 @@ def train_tile_dual(dual_steps, examples, groups, group, first, last, plan, work
         longest = np.float32(0)
         counter = _shuffle(workspace.order, n, plan.key, counter)
         for at in range(n):
+            if at + 1 < n:
+                _prefetch(workspace.examples, np.int64(workspace.order[at + 1]))
             if _choose(workspace.examples, steps, plan, workspace.order, at, at + 1, last - first) == 0:
                 continue
             m = steps.active[0]
@@ -368,6 +370,15 @@ def train_tile_dual(dual_steps, examples, groups, group, first, last, plan, work
         if longest < TOLERANCE:
             break
     return loss, n_features
+
+
+@kernel_part
+def _prefetch(examples, m):
+    """Ask for the features of example m, which is visited next."""
+    if examples.skips[m] == 0:
+        for f in range(examples.offsets[m], examples.offsets[m + 1], SIMD_WIDTH):
+            prefetch(examples.columns, f, 0)
+            prefetch(examples.values, f, 0)
 
 
 @kernel_part
