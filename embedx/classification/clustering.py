@@ -3,6 +3,7 @@
 The vectors are the "positive instance feature aggregation" of PECOS (Yu et al. 2022).
 """
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,10 @@ from embedx.labeled.data import Labels
 from embedx.search.balanced_tree import SparseVectors, balanced_tree
 
 MAX_FEATURES = 64  # of a label, the largest, that its cluster is chosen by
-BLOCK_LABELS = 1 << 12  # labels whose sums of sparse features are computed at a time
+BLOCK_LABELS = 1 << 10  # labels whose sums of sparse features are computed at a time
 
 
-def vectors_of(features: Any, labels: Labels, wanted: np.ndarray) -> SparseVectors:
+def vectors_of(features: Any, labels: Labels, wanted: np.ndarray, threads: int = 1) -> SparseVectors:
     """A vector for each of the `wanted` labels, int (n,): the sum of the features of its rows, the largest numbers of it, at
     length one. Of dense features the mean is taken away before, which all labels have in common.
     """
@@ -25,8 +26,8 @@ def vectors_of(features: Any, labels: Labels, wanted: np.ndarray) -> SparseVecto
     has_label = csr_matrix((ones, (place[labels.ids], labels.row_of_id)), shape=(len(wanted), len(labels)))
     mean = None if issparse(features) else features.mean(axis=0, dtype=np.float64)
     features = features.astype(np.float32)
-    sizes, columns, values = [np.zeros(1, dtype=np.int64)], [], []
-    for start in range(0, len(wanted), BLOCK_LABELS):
+
+    def of_block(start: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         some = has_label[start : start + BLOCK_LABELS]
         sums = some @ features
         if mean is not None:
@@ -36,10 +37,12 @@ def vectors_of(features: Any, labels: Labels, wanted: np.ndarray) -> SparseVecto
         order = np.lexsort((-np.abs(sums.data), label))  # the labels stay where they are
         kept = np.sort(order[np.arange(len(order)) - sums.indptr[label] < MAX_FEATURES])
         squares = np.bincount(label[kept], sums.data[kept].astype(np.float64) ** 2, sums.shape[0])
-        sizes.append(np.bincount(label[kept], minlength=sums.shape[0]))
-        columns.append(sums.indices[kept].astype(np.int32))
-        values.append((sums.data[kept] / np.maximum(np.sqrt(squares), 1e-15)[label[kept]]).astype(np.float32))
-    return SparseVectors(np.cumsum(np.concatenate(sizes)), np.concatenate(columns), np.concatenate(values))
+        values = sums.data[kept] / np.maximum(np.sqrt(squares), 1e-15)[label[kept]]
+        return np.bincount(label[kept], minlength=sums.shape[0]), sums.indices[kept].astype(np.int32), values.astype(np.float32)
+
+    with ThreadPoolExecutor(threads) as pool:
+        sizes, columns, values = zip(*pool.map(of_block, range(0, len(wanted), BLOCK_LABELS)), strict=True)
+    return SparseVectors(np.append(0, np.cumsum(np.concatenate(sizes))), np.concatenate(columns), np.concatenate(values))
 
 
 def clustered_order(features: Any, labels: Labels, counts: np.ndarray, seed: int, threads: int) -> np.ndarray:
@@ -49,5 +52,5 @@ def clustered_order(features: Any, labels: Labels, counts: np.ndarray, seed: int
     """
     seen = np.flatnonzero(counts)
     depth = max(len(seen), 1).bit_length() - 1
-    order, _ = balanced_tree(vectors_of(features, labels, seen), features.shape[1], depth, seed, threads)
+    order, _ = balanced_tree(vectors_of(features, labels, seen, threads), features.shape[1], depth, seed, threads)
     return np.concatenate([seen[order], np.flatnonzero(np.asarray(counts) == 0)]).astype(np.int32)

@@ -108,7 +108,7 @@ def plans(features: csr_matrix, examples: Examples, counts: np.ndarray, settings
         by_frequency = labels[np.argsort(-counts[labels], kind="stable")]  # rows of a tile have masks of about one size
         return [plan_of(by_frequency, 0, np.array([0, len(labels)]), settings.arity)]
     progress.start("clustering labels", settings.trees, " trees")
-    vectors = vectors_of(features, Labels(examples.label_offsets, examples.label_ids), labels)
+    vectors = vectors_of(features, Labels(examples.label_offsets, examples.label_ids), labels, settings.threads)
     trees = []
     for t in range(settings.trees):
         order, edges = balanced_tree(vectors, features.shape[1], depth, settings.seed + t, settings.threads)
