@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from embedx import objectives, samplers
-from embedx.classification import classifier
-from embedx.classification import task as classification
+from embedx.classification import classifier, task as classification
 from embedx.classification.defaults import default_objective, new_objective
 from embedx.classification.settings import ClassifySettings, check_given
 from embedx.comparison import compare as comparison
@@ -74,7 +73,7 @@ def classify(
     """Train a classifier on labelled data in a file, as `embedx classify` does. For arrays see `SoftmaxClassifier`.
 
     train         any file that `embedx classify` reads, and `train_labels` beside it
-    objective     by default as suits the data
+    objective     by default chosen from the data, as `embedx classify` does
     output        the model folder to write, if any, and `overwrite` as of `train`
     settings      those of `embedx classify` by name
     """
@@ -129,7 +128,7 @@ def evaluate(
 
     Of word vectors a `Report` on the packaged test sets, which prints as a table and has `scores`, `as_dict()` and `tsv()`:
 
-    against                       another model or a list of them, to whose scores the differences are told
+    against                       another model or a list of them, whose scores are subtracted
     pairs, categories, outliers   files of test sets instead of the packaged ones
     analogies                     a file of questions
     protocol, method, candidates  how analogies are answered

@@ -31,8 +31,7 @@ from embedx.text.encode import encode
 from embedx.text.heldout import hold_out
 from embedx.text.vocabulary import select
 from embedx.training.progress import Silent
-from eval import corpus, word_tests
-from eval import objectives_compared as compared
+from eval import corpus, objectives_compared as compared, word_tests
 from eval.experiment import Experiment, Run, say
 from eval.records import Job, Records, Result
 

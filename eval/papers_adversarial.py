@@ -26,8 +26,7 @@ from threadpoolctl import threadpool_limits
 
 from embedx.errors import DivergedError
 from embedx.labeled.data import Labeled
-from eval import papers
-from eval import papers_ldgs_data as sources
+from eval import papers, papers_ldgs_data as sources
 from eval.experiment import Experiment, Run
 from eval.page import number, table, target
 from eval.records import Job, Record, Records, Result, grouped

@@ -24,9 +24,7 @@ import numpy as np
 from embedx.errors import DivergedError
 from embedx.evaluation.labels import LabelMetrics
 from embedx.training.trainer import usable_cores
-from eval import papers
-from eval import papers_ldgs_data as sources
-from eval import papers_ldgs_words as words
+from eval import papers, papers_ldgs_data as sources, papers_ldgs_words as words
 from eval.experiment import Experiment, Run
 from eval.page import DASH, exceeds, number, plotted, table, target
 from eval.papers import fit

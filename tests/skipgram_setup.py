@@ -5,8 +5,7 @@ import reference
 from drawn import Drawn
 
 from embedx import samplers
-from embedx.engine import blocks
-from embedx.engine import skipgram as engine
+from embedx.engine import blocks, skipgram as engine
 from embedx.engine.encoders import ENCODERS
 from embedx.engine.loading import load_kernel
 from embedx.engine.subwords import NO_PARTS, Parts

@@ -6,8 +6,7 @@ import reference_tree
 from scipy.sparse import csr_matrix
 
 from embedx import samplers
-from embedx.classification import classifier as classifiers
-from embedx.classification import task as classify
+from embedx.classification import classifier as classifiers, task as classify
 from embedx.classification.estimator import SoftmaxClassifier
 from embedx.classification.settings import ClassifySettings
 from embedx.errors import EmbedxError

@@ -7,9 +7,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from embedx.classification import classifier as classifiers
-from embedx.classification import strategies
-from embedx.classification import task as classify
+from embedx.classification import classifier as classifiers, strategies, task as classify
 from embedx.classification.settings import ClassifySettings
 from embedx.classification.task import train
 from embedx.engine import sampled, tiles

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from embedx.cli.app import application
-from embedx.comparison import compare as comparison
-from embedx.comparison import ranking, runs, tables, tuning
+from embedx.comparison import compare as comparison, ranking, runs, tables, tuning
 from embedx.comparison.labels import LabelledData, looks_labelled
 from embedx.comparison.records import FILE, Records
 from embedx.comparison.settings import MAX_TRIALS, CompareSettings

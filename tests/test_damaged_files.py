@@ -11,8 +11,7 @@ import zlib
 import numpy as np
 import pytest
 from scipy.sparse import csr_matrix, save_npz
-from test_text_streams import PACKERS
-from test_text_streams import read as text_of
+from test_text_streams import PACKERS, read as text_of
 
 from embedx.errors import EmbedxError
 from embedx.evaluation.word_sets import read_analogies, read_pairs

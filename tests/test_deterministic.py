@@ -6,8 +6,7 @@ import signal
 import numpy as np
 import pytest
 
-from embedx.classification import strategies as classification_strategies
-from embedx.classification import task as classification
+from embedx.classification import strategies as classification_strategies, task as classification
 from embedx.classification.settings import ClassifySettings
 from embedx.engine.settings import TrainingSettings
 from embedx.errors import EmbedxError

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from embedx.kernels import gemm as tiles
-from embedx.kernels import maths, random, simd
+from embedx.kernels import gemm as tiles, maths, random, simd
 from embedx.kernels.compiled import kernel
 from embedx.kernels.simd import aligned_zeros, padded
 from embedx.samplers.alias import alias_table, draw

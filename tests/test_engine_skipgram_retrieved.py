@@ -8,9 +8,7 @@ import pytest
 from reference_skipgram import Block, Example, Naive, examples_of, groups_of, lines_of_draws
 from skipgram_setup import Setup
 
-from embedx.engine import blocks, loading
-from embedx.engine import skipgram as engine
-from embedx.engine import skipgram_retrieved as retrieved
+from embedx.engine import blocks, loading, skipgram as engine, skipgram_retrieved as retrieved
 from embedx.engine.select import JOINT
 from embedx.objectives import retrieval
 from embedx.objectives.ldgs import Ldgs

@@ -6,15 +6,12 @@ import shutil
 
 import numpy as np
 import pytest
-from eval_setup import RESULTS, Records, Run, environment, found, made_up
-from eval_setup import rows_of as rows_of_table
+from eval_setup import RESULTS, Records, Run, environment, found, made_up, rows_of as rows_of_table
 from needs import needs_gensim
 
 from embedx import objectives as registry
 from embedx.evaluation import heldout, statistics
-from eval import __main__ as command
-from eval import objectives as script
-from eval import objectives_compared as compared
+from eval import __main__ as command, objectives as script, objectives_compared as compared
 from eval.experiment import report
 from tests import forked
 

@@ -8,8 +8,7 @@ import pytest
 from eval_setup import RESULTS, Records, Run, environment, found, made_up, rows_of
 
 from embedx.labeled.data import Labeled, Labels
-from eval import papers, papers_augment_and_reduce, papers_one_vs_each, papers_unbiased_softmax
-from eval import papers_adversarial as script
+from eval import papers, papers_adversarial as script, papers_augment_and_reduce, papers_one_vs_each, papers_unbiased_softmax
 
 
 @pytest.fixture

@@ -13,8 +13,7 @@ from embedx.classification.settings import ClassifySettings
 from embedx.evaluation.labels import LabelMetrics
 from embedx.labeled.data import Labels
 from embedx.labeled.read import read_training
-from eval import classification_process as process
-from eval import speed_classification as main
+from eval import classification_process as process, speed_classification as main
 from eval.generated_labels import FEATURES, LABELS_OF_ROW, generated
 
 PEERS = ("embedx", "fasttext", "omikuji", "napkinxc", "sklearn")

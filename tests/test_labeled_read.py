@@ -17,8 +17,7 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 import zstandard
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from needs import needs_data
 from notes import Notes
 from scipy.sparse import csc_matrix, csr_matrix, save_npz

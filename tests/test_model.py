@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 from embedx.errors import EmbedxError
-from embedx.storage import folder as on_disk
-from embedx.storage import locks
+from embedx.storage import folder as on_disk, locks
 from embedx.storage.folder import check_output
 from embedx.vectors import model
 from tests.test_text_cache import files_below

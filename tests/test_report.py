@@ -13,9 +13,7 @@ from embedx.errors import EmbedxError
 from embedx.evaluation import answers, learning_curves
 from embedx.labeled.data import Labels
 from embedx.pages import charts
-from embedx.report import labels as of_labels
-from embedx.report import projection
-from embedx.report import words as of_words
+from embedx.report import labels as of_labels, projection, words as of_words
 from embedx.report.report import default_output, report
 from embedx.report.settings import ReportSettings
 from embedx.training.progress import Silent

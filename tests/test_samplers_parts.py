@@ -9,8 +9,7 @@ from test_adversarial import clusters, features_of, some_tree
 
 from embedx import samplers
 from embedx.errors import EmbedxError
-from embedx.samplers import adversarial, tree
-from embedx.samplers import principal_components as projecting
+from embedx.samplers import adversarial, principal_components as projecting, tree
 from embedx.samplers.alias import drawn_at_all
 from embedx.samplers.contract import pairs_of
 from embedx.training.progress import Silent

@@ -8,9 +8,7 @@ from test_search import check, clustered
 
 from embedx.kernels.random import bits, low_half_below, stream_key
 from embedx.kernels.simd import aligned_zeros, padded
-from embedx.search import index as indexing
-from embedx.search import kmeans as clustering
-from embedx.search import query
+from embedx.search import index as indexing, kmeans as clustering, query
 from embedx.search.balanced_tree import MIN_GAIN, N_ITERATIONS, SparseVectors, balanced_tree
 from embedx.search.cluster_scores import EMPTY_CLUSTER_SCORE
 from embedx.search.kmeans import MASKED_SCORE

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 import embedx
-from embedx.skipgram import configuration
-from embedx.skipgram import task as skipgram
+from embedx.skipgram import configuration, task as skipgram
 from embedx.skipgram.configuration import configure, resolved, warn_of_rate
 from embedx.text.encode import encode
 from embedx.training import progress

@@ -13,8 +13,7 @@ from embedx.classification.settings import ClassifySettings
 from embedx.labeled.digits import digits
 from embedx.objectives import OBJECTIVES
 from embedx.settings import settings_of
-from embedx.skipgram import collapsed
-from embedx.skipgram import task as skipgram
+from embedx.skipgram import collapsed, task as skipgram
 from embedx.skipgram.configuration import configure
 from embedx.training.checkpoint import Checkpoints, Request
 from embedx.training.progress import Silent

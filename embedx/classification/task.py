@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from embedx import optimizers, samplers
-from embedx.classification import calibration, neighbours, tree_training
-from embedx.classification import start as start_of
+from embedx.classification import calibration, neighbours, start as start_of, tree_training
 from embedx.classification.classifier import Classifier
 from embedx.classification.clustering import clustered_order
 from embedx.classification.defaults import is_label_by_label, resolved

@@ -12,8 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from embedx import objectives, samplers
-from embedx.classification import classifier, start
-from embedx.classification import task as classification
+from embedx.classification import classifier, start, task as classification
 from embedx.classification.defaults import default_objective, new_objective
 from embedx.classification.settings import ClassifySettings, check_given, share_of_rows
 from embedx.cli import run
@@ -231,8 +230,7 @@ def test_metrics(
 
 def compare(given: SimpleNamespace) -> None:
     """Compare objectives on text or labelled data, and print the ranking."""
-    from embedx.comparison import compare as comparison
-    from embedx.comparison import tables
+    from embedx.comparison import compare as comparison, tables
     from embedx.comparison.settings import CompareSettings
 
     settings = CompareSettings.from_options(given.typed)

@@ -15,8 +15,7 @@ from embedx.engine.settings import check_stopping
 from embedx.errors import EmbedxError
 from embedx.evaluation import heldout
 from embedx.settings import PhraseSettings, TextSettings
-from embedx.skipgram import collapsed
-from embedx.skipgram import task as skipgram
+from embedx.skipgram import collapsed, task as skipgram
 from embedx.skipgram.configuration import Configuration, configure
 from embedx.skipgram.corpus_report import check, table
 from embedx.storage.folder import task_of

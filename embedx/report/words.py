@@ -9,8 +9,7 @@ import numpy as np
 from scipy.cluster.vq import kmeans2
 
 from embedx.errors import EmbedxError
-from embedx.evaluation import learning_curves
-from embedx.evaluation import words as evaluation
+from embedx.evaluation import learning_curves, words as evaluation
 from embedx.evaluation.word_report import Report
 from embedx.evaluation.word_sets import WordTests
 from embedx.pages.charts import N_COLOURS

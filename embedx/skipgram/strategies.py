@@ -10,9 +10,7 @@ from typing import Any
 import numpy as np
 
 from embedx import optimizers
-from embedx.engine import blocks
-from embedx.engine import skipgram as engine
-from embedx.engine import skipgram_retrieved as retrieved
+from embedx.engine import blocks, skipgram as engine, skipgram_retrieved as retrieved
 from embedx.engine.encoders import ENCODERS, pairs_of_centre
 from embedx.engine.loading import load_kernel
 from embedx.engine.select import JOINT, SINGLE, SUMMED

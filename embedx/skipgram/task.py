@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from embedx.engine import skipgram as engine
-from embedx.engine import subwords
+from embedx.engine import skipgram as engine, subwords
 from embedx.errors import DivergedError, EmbedxError
 from embedx.evaluation import heldout
 from embedx.samplers.contract import Sampler

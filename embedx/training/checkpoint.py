@@ -26,8 +26,7 @@ from typing import Any
 import numpy as np
 
 from embedx.errors import DivergedError, EmbedxError
-from embedx.storage import atomic, locks
-from embedx.storage import folder as folders
+from embedx.storage import atomic, folder as folders, locks
 from embedx.storage.disk import check_disk
 from embedx.training.memory import MAX_COPY, available_memory, n_bytes
 from embedx.training.progress import Progress

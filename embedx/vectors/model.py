@@ -27,9 +27,7 @@ import numpy as np
 
 from embedx.errors import EmbedxError, choice, near
 from embedx.settings import MAX_PASSES, PhraseSettings
-from embedx.storage.folder import DESCRIPTION, Folder, blamed_on, damaged, present
-from embedx.storage.folder import read as read_folder
-from embedx.storage.folder import save as save_folder
+from embedx.storage.folder import DESCRIPTION, Folder, blamed_on, damaged, present, read as read_folder, save as save_folder
 from embedx.storage.schema import Array, FolderSchema, Names, row_blocks
 from embedx.text.ngrams import ngrams
 from embedx.text.phrase_list import Collocation, Phrases

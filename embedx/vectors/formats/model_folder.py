@@ -6,8 +6,7 @@ reads it.
 
 from pathlib import Path
 
-from embedx.storage.folder import is_model
-from embedx.storage.folder import save as save_folder
+from embedx.storage.folder import is_model, save as save_folder
 from embedx.vectors.formats.contract import Format, Table
 
 
