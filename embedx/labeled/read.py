@@ -75,6 +75,9 @@ def read(
                 raise EmbedxError(f"{name}: has labels of its own; leave out the file of labels, {labels}")
             data = _with_labels(data, labels, progress, like)
         if like is not None and not names_new_labels:
+            ids, names = data.labels.ids, data.schema.names
+            if names and data.schema.by_name and not keeps_empty and len(ids) and ids.min() >= like.n_labels:
+                progress.note(f'{name}: no label is known, such as "{names[-1]}"; the training data have "{names[0]}"')
             data = replace(data, known=replace(data.schema, names=like.names))
         return data.rows(_split_rows(split, column, len(data))) if split else data
     except MemoryError as error:  # where less may be had than is free, as by `ulimit -v`
@@ -183,8 +186,6 @@ def _rows_of(
         if rows.names is not None:
             id_of, names = settled(rows.names, like.by_name if like else True, like.names if like else None, name)
             labels, n_labels = Labels(labels.offsets, id_of[labels.ids]), len(names or [])
-            if like and names and not keeps_empty and len(labels.ids) and labels.ids.min() >= like.n_labels:
-                progress.note(f'{name}: no label is known, such as "{names[-1]}"; the training data have "{names[0]}"')
         known = DataSchema(features.shape[1], n_labels, names, rows.text, by_name, rows.first_feature, rows.columns)
         known = replace(like, names=names or like.names) if like else known  # with the names of new labels
     if rows is None or rows.columns is None:
