@@ -15,7 +15,7 @@ import numpy as np
 
 from embedx import objectives
 from embedx.classification import task as classification
-from embedx.classification.defaults import new_objective
+from embedx.classification.defaults import default_objective, new_objective
 from embedx.classification.settings import ClassifySettings
 from eval.classification_process import best, quality
 from eval.defaults_data import halves
@@ -43,7 +43,19 @@ ABOUT = {
 SEVERAL = ("bibtex", "eurlex", "tags")
 LINEAR = ("LinearSVC", "LogisticRegression")
 FIRST = ("softmax", "ova", "margin", "ns", "hs", "ar", "ove", "implicit", "ldgs")  # exact losses, and the six
-CONTENDERS = (*FIRST, "mips", "nce", "sampled-softmax", "umax", "bouchard", "ar-probit", "ar-logistic", "sgd-double-sum")
+AUTOMATIC = "none named"  # the objective and the weights that `embedx classify` chooses by itself
+CONTENDERS = (
+    AUTOMATIC,
+    *FIRST,
+    "mips",
+    "nce",
+    "sampled-softmax",
+    "umax",
+    "bouchard",
+    "ar-probit",
+    "ar-logistic",
+    "sgd-double-sum",
+)
 PENALTIES = (1.0, 10.0)  # C, divided by the mean squared length of rows
 MAX_LOGISTIC = 6e7  # values × labels up to which LogisticRegression is waited for
 SLOW_SVC = 3e9  # from which on LinearSVC is measured at one penalty
@@ -67,7 +79,11 @@ def measure(run: Run, job: Job) -> Result:
     if job["tool"] != "embedx":
         return measure_sklearn(job["tool"], train, test)
     options: Job = {"threads": job["threads"], "hidden": HIDDEN.get(job["set"]), "weights": "dense"}
-    made = new_objective(objectives.find(job["objective"]), options)
+    name = job["objective"]
+    if name == AUTOMATIC:
+        name, options = default_objective(train, {})
+        options |= {"threads": job["threads"]}
+    made = new_objective(objectives.find(name), options)
     try:
         trained = classification.train(train, made, ClassifySettings.from_options(options))
     except Exception as error:

@@ -57,8 +57,8 @@ def contenders(dataset: str, records: Records) -> str:
             "contender": row.name, "runs": row.runs, "s training": f"{row['training']:.1f}",
             "rows/s predicting": f"{row['rows'] / row['prediction']:,.0f}", "model, MB": f"{row['size'] / MEGABYTE:,.0f}",
             "peak, MB": f"{row['peak'] / MEGABYTE:,.0f}", **{f"P@{k}": f"{row[f'p@{k}']:.4f}" for k in (1, 3, 5)},
-            **{f"PSP@{k}": f"{row[f'psp@{k}']:.4f}" for k in (1, 3, 5) if "psp@5" in row.values},
-            **({"calibration error": f"{row['calibration']:.3f}"} if "calibration" in row.values else {}),
+            **{f"PSP@{k}": f"{row[f'psp@{k}']:.4f}" for k in (1, 3, 5)},
+            "calibration error": f"{row['calibration']:.3f}",
         }
         for row in rows_of(records, dataset)
     ])  # fmt: skip

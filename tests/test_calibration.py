@@ -107,11 +107,17 @@ def test_what_is_printed_as_a_probability_is_one(objective, options, settings, s
 
 def test_rows_are_held_out_where_there_are_enough_and_nothing_else_to_calibrate_on():
     data = noisy(10 * MIN_ROWS, 0)
-    assert trained(data, weights="sparse").facts["examples"] == 9 * MIN_ROWS
+    assert trained(data, weights="sparse", calibration=0.2).facts["examples"] == 8 * MIN_ROWS
     assert calibration.n_held_out(10**6, 0.1) == MAX_ROWS
-    few, every = trained(data.rows(np.arange(500)), weights="sparse"), trained(data, weights="sparse", calibration=0.0)
+    default = trained(data, weights="sparse", neighbours="5")
+    few = trained(data.rows(np.arange(500)), weights="sparse")
+    every = trained(data, weights="sparse", calibration=0.0, propensity=default.settings["propensity"])
     assert (few.facts["examples"], every.facts["examples"]) == (500, len(data))
     assert "calibration" not in few.arrays.keys() | every.arrays.keys()
+    # The held-out rows of the default are trained on in the end, and are among the neighbours.
+    assert default.facts["examples"] == len(default.arrays["neighbour_offsets"]) - 1 == len(data)
+    np.testing.assert_array_equal(default.arrays["tree_weight"], every.arrays["tree_weight"])
+    assert {"calibration", "neighbour_calibration", "coverage"} <= default.arrays.keys()
     watched = trained(data, weights="sparse", validation="0.3")
     assert watched.facts["examples"] == 7 * MIN_ROWS
     assert "calibration" in watched.arrays

@@ -41,6 +41,9 @@ from embedx.training.progress import Progress, Silent
 from embedx.training.schedule import Schedule
 from embedx.training.strategy import Strategy, Tally
 
+MAX_REFITTED = 20_000  # rows: with more of them a tenth that is not trained on makes little difference
+OF_HELD_OUT = ("calibration", "coverage", "neighbour_blend", "neighbour_calibration")  # arrays, and facts, of held-out rows
+FACTS_OF_HELD_OUT = ("temperature", "threshold")
 BYTES_PER_LABEL = 80  # of counts, of what noise is drawn by, and while that is made
 MIN_BUDGET = 0.01  # seconds to train for, where fitting the sampler took all that there were
 
@@ -89,7 +92,7 @@ class Run:
         progress: Progress | None = None,
     ) -> None:
         self.data, self.objective, self.progress = data, objective, progress or Silent()
-        self.pretrained = None
+        self.pretrained, self.sampler_options = None, sampler_options
         if settings.pretrained is not None:
             self.pretrained = start_of.word_vectors(settings.pretrained, settings.hidden, data, self.progress)
             settings = dataclasses.replace(settings, hidden=self.pretrained[1].shape[1])
@@ -98,6 +101,7 @@ class Run:
             self.progress.note("sparse features cannot be searched by: every label competes; --hidden 100 makes them dense")
         is_open = settings.scaling is None
         self.settings = settings = resolved(settings, objective, data)
+        self.given_l2 = settings.l2
         if is_open and settings.scaling != "none":
             what = "features are counts" if settings.scaling == "tf-idf" else "rows differ in length"
             self.progress.note(f"{what}: --scaling {settings.scaling}; --scaling none keeps them as they are")
@@ -136,8 +140,10 @@ class Run:
         """
         objective, progress = self.objective, self.progress
         before = start.classifier if isinstance(start, TrainedClassifier) else start
-        data, validation, held_out = self._divided()
         settings = self.settings
+        is_alone = start is None and self.wrap is None and settings.time_budget is None
+        is_refitted = is_alone and settings.calibration <= type(settings).calibration and len(self.data) <= MAX_REFITTED
+        data, validation, held_out = self._divided(is_refitted)
         former = {} if before is None else before.arrays
         arrays: dict[str, np.ndarray] = {name: former[name] for name in ("maxima", "idf", "label_order") if name in former}
         if before is None:
@@ -220,9 +226,36 @@ class Run:
             to_the_end(lambda: classifier.add_neighbours(index, str(settings.neighbours), held_out, settings.threads, progress))
         if held_out is not None and len(known_labels(held_out.labels, counts).ids):
             to_the_end(lambda: classifier.fit_decisions(held_out, settings.threads))
-        return TrainedClassifier(classifier, outcome, optimizer_state)
+        trained = TrainedClassifier(classifier, outcome, optimizer_state)
+        ends_whole = outcome.interrupted_by is None and outcome.diverged is None
+        return self._refitted(trained) if held_out is not validation and is_refitted and ends_whole else trained
 
-    def _divided(self) -> tuple[Labeled, Labeled | None, Labeled | None]:
+    def _refitted(self, trained: TrainedClassifier) -> TrainedClassifier:
+        """The classifier trained again, on all rows, with what was learned from those that were held out of the first."""
+        first, settings = (
+            trained.classifier,
+            dataclasses.replace(self.settings, calibration=0.0, neighbours=NONE, l2=self.given_l2),
+        )
+        try:
+            again = Run(self.data, self.objective, settings, self.sampler_options, self.progress).train()
+        except KeyboardInterrupt as interrupt:
+            return dataclasses.replace(trained, outcome=dataclasses.replace(trained.outcome, interrupted_by=interrupt))
+        if again.outcome.interrupted_by is not None or again.outcome.diverged is not None:
+            return dataclasses.replace(
+                trained, outcome=dataclasses.replace(trained.outcome, interrupted_by=again.outcome.interrupted_by)
+            )
+        found = again.classifier
+        found.arrays |= {name: first.arrays[name] for name in OF_HELD_OUT if name in first.arrays}
+        if first.has_neighbours:
+            labels = chosen_labels(self.data.labels, settings.labels)
+            found.arrays |= neighbours.arrays_of(found.prepared(self.data.features), labels)
+        found.settings = first.settings | {"l2": found.settings["l2"]}
+        found.facts |= {name: first.facts[name] for name in FACTS_OF_HELD_OUT if name in first.facts}
+        found.facts["seconds"] = round(first.facts["seconds"] + found.facts["seconds"], 3)
+        found.parameters_changed()
+        return again
+
+    def _divided(self, is_refitted: bool) -> tuple[Labeled, Labeled | None, Labeled | None]:
         """The rows to train on, those to watch, and those to calibrate probabilities on: the latter, if there are any."""
         data, settings, validation = self.data, self.settings, None
         if settings.validation is not None:
@@ -234,7 +267,8 @@ class Run:
         n = calibration.n_held_out(len(data), settings.calibration)
         if not n or validation is not None:
             return data, validation, validation
-        self.progress.note(f"{n:,} of {len(data):,} rows are held out of training, to calibrate probabilities on")
+        again = "; then all are trained on" if is_refitted else ""
+        self.progress.note(f"{n:,} of {len(data):,} rows are held out of training, to calibrate probabilities on{again}")
         data, held_out = hold_out(data, n, settings.seed)
         return data, None, held_out
 
