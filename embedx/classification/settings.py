@@ -187,8 +187,8 @@ class ClassifySettings(TrainingSettings):
     calibration: float = param(
         0.1,
         "fraction of the training rows held out to calibrate probabilities; at most "
-        f"{MAX_ROWS:,} rows, none if fewer than {MIN_ROWS}; with --validation its rows serve instead; 0 holds out none; up to 20,000 rows are all trained on in the end, if this is "
-        "not above the default",
+        f"{MAX_ROWS:,} rows, none if fewer than {MIN_ROWS}; with --validation its rows serve instead; 0 holds "
+        "out none; up to 20,000 rows are all trained on in the end, if this is not above the default",
         at_least=0.0,
         at_most=0.5,
         panel="Validation",
