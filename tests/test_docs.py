@@ -170,7 +170,7 @@ def test_numbers_stated_in_the_pages_are_those_of_the_package():
     def states(page, sentence):
         assert sentence in " ".join(PAGES[page].read_text("utf-8").split())
 
-    states("objectives", "sparse features with several labels a row")
+    states("objectives", "where at most a twentieth of the features is not zero")
     assert (MAX_DENSE, MAX_DENSE_SAMPLED) == (10_000_000, 250_000_000)
     states("labels", "from ten million weights on (`ova`), or 250 million (others)")
     states("words", f"chunks of {CHUNK:,} tokens")
