@@ -1,7 +1,6 @@
 """The commands as functions: `embedx.train`, `classify`, `compare`, `evaluate` and `write_report`."""
 
 import dataclasses
-import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +24,7 @@ from embedx.skipgram import estimator as skipgram
 from embedx.skipgram.task import Callback
 from embedx.storage.folder import task_of
 from embedx.text.encode import Corpora
-from embedx.training.progress import Progress, Reporter, Silent
+from embedx.training.progress import reporter
 from embedx.vectors.model import WordVectors
 
 if TYPE_CHECKING:
@@ -38,10 +37,6 @@ if TYPE_CHECKING:
 CLASSIFY = fields_of(ClassifySettings, TextFeatureSettings, TableSettings, is_of_words=False)
 COMPARE = {field.name: field for field in dataclasses.fields(CompareSettings)}
 write_report = python_names()(pages.report)
-
-
-def _progress(verbose: bool) -> Progress:
-    return Reporter(sys.stderr) if verbose else Silent()
 
 
 @python_names()
@@ -78,7 +73,7 @@ def classify(
     settings      those of `embedx classify` by name
     """
     check_names("classify", settings, CLASSIFY)
-    given, progress = settled(settings, CLASSIFY), _progress(verbose)
+    given, progress = settled(settings, CLASSIFY), reporter(verbose)
     check_stopping(given)
     table, text = TableSettings.from_options(given), TextFeatureSettings.from_options(given)
     ClassifySettings.from_options(given)  # refused before anything is read
@@ -115,7 +110,7 @@ def compare(
     own = CompareSettings.from_options(given)
     passed = {name: value for name, value in given.items() if name not in COMPARE}
     found = comparison.data_of([data] if isinstance(data, str) else list(data), passed, own, **files)
-    how: dict[str, Any] = {"resume": resume, "overwrite": overwrite, "progress": _progress(verbose)}
+    how: dict[str, Any] = {"resume": resume, "overwrite": overwrite, "progress": reporter(verbose)}
     return comparison.compare(found, list(objectives), own, Path(output), **how)
 
 
@@ -137,7 +132,7 @@ def evaluate(
 
     Of a classifier its metrics on the data in the file `test`, by name.
     """
-    is_path, progress = isinstance(model, str | Path), _progress(verbose)
+    is_path, progress = isinstance(model, str | Path), reporter(verbose)
     if isinstance(model, WordVectors) or (is_path and task_of(Path(str(model))) != classifier.TASK):
         if test is not None:
             raise EmbedxError("--test is for classifiers, and the model has word vectors")

@@ -6,10 +6,8 @@ scikit-learn: `pip install "embedx[sklearn]"`.
 
 import dataclasses
 import numbers
-import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -27,7 +25,7 @@ from embedx.labeled.files import MemoryBudget
 from embedx.labeled.words import TextFeatures, TextFeatureSettings
 from embedx.objectives.contract import Objective
 from embedx.parameters import check_names, fields_of, python_names, settled, signature
-from embedx.training.progress import Reporter, Silent
+from embedx.training.progress import reporter
 
 try:
     from joblib import effective_n_jobs
@@ -183,7 +181,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             data = dataclasses.replace(data, features=data.features.astype(np.float64))
         elif data.weights is not None:
             data = _repeated(data, data.weights)
-        with Reporter(sys.stderr) if self.verbose else nullcontext(Silent()) as progress:
+        with reporter(self.verbose) as progress:
             trained = classify.train(
                 data, objective, settings, sampler_options=samplers.own_options(given), start=start, progress=progress
             )

@@ -15,7 +15,7 @@ from embedx.skipgram.configuration import configure
 from embedx.skipgram.settings import SkipGramSettings
 from embedx.text.encode import Corpora
 from embedx.text.sources import recipe_defaults
-from embedx.training.progress import Reporter, Silent
+from embedx.training.progress import reporter
 from embedx.vectors.model import WordVectors
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class SkipGram:
         return self._train(corpora, callbacks)
 
     def _train(self, corpora: Corpora, callbacks: Iterable[task.Callback]) -> Self:
-        progress = Reporter(sys.stderr) if self.verbose else Silent()
+        progress = reporter(self.verbose)
         trained = task.train(corpora, self.config, progress=progress, cache_dir=self.cache_dir, callbacks=callbacks)
         self._model, self.outcome = trained.vectors, trained.outcome.without_state()
         self.outcome.raise_reason()
