@@ -226,7 +226,17 @@ def test_quiet_shows_warnings_alone_and_verbose_all_settings(home, two_topics):
     common = ["train", two_topics, "--epochs", 3, "--overwrite", "-o", "it's loud"]
     plain, quiet, verbose = (embedx_run(home, *common, *more).stderr for more in ([], ["-q"], ["--verbose"]))
     command, settings = plain.splitlines()[:2]
-    assert shlex.split(command) == ["embedx", "train", str(two_topics), "--objective", "ns", "--output", "it's loud"]
+    assert shlex.split(command) == [
+        "embedx",
+        "train",
+        str(two_topics),
+        "--objective",
+        "ns",
+        "--output",
+        "it's loud",
+        "--epochs",
+        "3",
+    ]
     assert settings.split() == ["epochs=3"]
     assert quiet == ""
     assert {*settings.split(), "dim=100", "lowercase=no", "seed=1"} <= set(verbose.splitlines()[1].split())

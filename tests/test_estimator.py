@@ -26,6 +26,7 @@ from embedx.labeled.digits import digits
 from embedx.objectives import OBJECTIVES
 from embedx.samplers import SAMPLERS
 from embedx.settings import settings_of
+from embedx.training import progress
 
 ORDER = "the order of the steps, and the noise, are drawn by place: rows that stand elsewhere are met otherwise"
 BY_STEPS = {f"check_sample_weight_equivalence_on_{kind}_data": ORDER for kind in ("dense", "sparse")}
@@ -123,9 +124,9 @@ def test_random_states(data):
 
 def test_verbose_reports_on_standard_error(data, monkeypatch):
     reported = []
-    monkeypatch.setattr(estimator.Reporter, "start", lambda self, title, total, unit, done=0: reported.append(self.stream))
-    monkeypatch.setattr(estimator.Reporter, "update", lambda self, done, **facts: reported.append(facts["loss"]))
-    monkeypatch.setattr(estimator.Reporter, "finish", lambda self: None)
+    monkeypatch.setattr(progress.Reporter, "start", lambda self, title, total, unit, done=0: reported.append(self.stream))
+    monkeypatch.setattr(progress.Reporter, "update", lambda self, done, **facts: reported.append(facts["loss"]))
+    monkeypatch.setattr(progress.Reporter, "finish", lambda self: None)
     SoftmaxClassifier(epochs=1).fit(*data[:2])
     assert not reported
     SoftmaxClassifier(epochs=1, verbose=True).fit(*data[:2])

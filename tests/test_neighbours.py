@@ -88,7 +88,7 @@ def clustered(n, seed):
 def test_auto_takes_neighbours_that_help_and_all_works_with_them(tmp_path, options):
     data, test, notes = clustered(3000, 0), clustered(2000, 1), Notes()
     found, without = trained(data, progress=notes, **options), trained(data, neighbours="none", **options)
-    assert any("neighbours of 2,700 rows" in line and "index takes" in line for line in notes.notes)
+    assert any("nearest of 2,700 training rows" in line and "index takes" in line for line in notes.notes)
     metrics, before = found.evaluate(test), without.evaluate(test)
     assert metrics["p@1"] > before["p@1"] + 0.02, (metrics, before)
     assert metrics.get("log_likelihood") == before.get("log_likelihood")
@@ -119,7 +119,7 @@ def test_neighbours_that_do_not_help_are_not_taken_and_a_number_is_what_it_says(
     data, notes = noisy(2000, 0), Notes()
     shuffled = type(data)(data.features, data.labels.rows(np.random.default_rng(5).permutation(2000)), data.n_labels)
     assert not trained(shuffled, progress=notes).has_neighbours
-    assert any(line.startswith("no neighbours, P@1,3,5 of held-out rows") for line in notes.notes)
+    assert any(line.startswith("no neighbours: mean of P@1, P@3 and P@5 of held-out rows") for line in notes.notes)
     assert trained(data, neighbours="7").arrays["neighbour_blend"][0] == 7
     few = topics(60)
     assert not trained(few).has_neighbours

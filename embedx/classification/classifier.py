@@ -369,7 +369,7 @@ class Classifier:
             blend, own, gain, error, near = neighbours.chosen(
                 self.neighbours, ids, p, self.prepared(features), labels, wanted, threads
             )
-            told = f", P@1,3,5 of held-out rows on average {own:.3f} {gain:+.4f} ± {error:.4f}"
+            told = f": mean of P@1, P@3 and P@5 of held-out rows {own:.3f} without, {gain:+.4f} ± {error:.4f} with them"
             if wanted == AUTO and gain <= neighbours.MIN_GAIN * error:
                 for name in neighbours.ARRAYS:
                     self.arrays.pop(name, None)
@@ -381,8 +381,8 @@ class Classifier:
             self.arrays["neighbour_calibration"] = calibration.fit(scores, hits(best, labels))
         size = amount(sum(array.nbytes for array in index.values()))
         progress.note(
-            f"{blend.n:.0f} neighbours of {len(index[neighbours.INDEX[0]]) - 1:,} rows, weights cosine^{blend.exponent:.0f}, "
-            f"share {blend.share:g}{'' if blend.root == 1 else ' of roots'}{told}; their index takes {size}"
+            f"probabilities are blended with {blend.share:.0%} of the labels of the {blend.n:.0f} nearest of "
+            f"{len(index[neighbours.INDEX[0]]) - 1:,} training rows{told}; their index takes {size}"
         )
 
     # ---- how good

@@ -354,11 +354,17 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _read(self, X: Any, is_first: bool) -> Any:
         """Texts as counts of their words and pairs of words, those of the first that are seen; other X as it is."""
+        if isinstance(X, str):
+            raise ValueError(f"X is the text {X[:40]!r}; give a list of texts")
         is_text = hasattr(X, "__len__") and getattr(X, "ndim", 1) == 1 and len(X) > 0 and isinstance(next(iter(X)), str)
         if is_first:
             self._text: TextSchema | None = None
         if not is_text or (self._text is None and not is_first):
             return X
+        if (wrong := next((k for k, text in enumerate(X) if not isinstance(text, str)), None)) is not None:
+            raise ValueError(
+                f"row {wrong} of X is {list(X)[wrong]!r}, where others are texts; leave it out, or give an empty text"
+            )
         words = TextFeatures(TextFeatureSettings(), MemoryBudget("X"), self._text)
         words.add(X)
         found, self._text = words.finish()

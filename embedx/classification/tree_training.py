@@ -328,7 +328,7 @@ def run(
 
     schedule = Schedule(
         float(strategy.settings.learning_rate or 0), training.n_chunks, strategy.n_nodes / n_levels, n_levels,
-        shape="constant", unit="nodes",
+        shape="constant", unit="nodes" if n_levels > len(strategy.plans) else "labels",
     )  # fmt: skip
     strategy.prepare(0)
     outcome = trainer.run(training, schedule, history.progress, after_level, checkpoints=checkpoints, plan=plan)

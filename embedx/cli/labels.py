@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import json
-import shlex
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -86,7 +85,7 @@ def train_classifier(
         settings = ClassifySettings.from_options(typed)
         objective = new_objective(found, typed)
         check_given(typed, settings, objective)
-        progress.note(shlex.join(["embedx", "classify", given.train, "--objective", name, "--output", str(folder)]))
+        progress.note(run.command_line("classify", given, objective=name, output=folder, typed=typed))
         training, test = data or labelled_data(given, progress, before)
         task = classification.Run(training, objective, settings, samplers.own_options(typed), progress)
         if cluster.is_asked_for:

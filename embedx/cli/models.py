@@ -206,19 +206,21 @@ def nearest(
     from embedx.vectors.model import UnknownWordError
 
     chosen, left_out, are_named = load(model).of(vectors), exclude.split(","), bool(words) and words != ["-"]
-    found = {}
+    found, unknown = {}, None
     for word in asked(words or []):
         try:
             found[word] = neighbours(chosen, word, top_k, restrict, left_out)
         except UnknownWordError as error:
-            if are_named:
-                raise
-            print(f"embedx: {error}", file=sys.stderr)
+            unknown = unknown or error
+            if not are_named:
+                print(f"embedx: {error}", file=sys.stderr)
         if not are_named:  # each as it comes
             _show_neighbours(found, as_json)
             found = {}
-    if are_named:
+    if are_named and found:
         _show_neighbours(found, as_json)
+    if are_named and unknown:
+        raise unknown
 
 
 def _show_neighbours(found: dict[str, list[tuple[str, float]]], as_json: bool) -> None:

@@ -50,7 +50,7 @@ SHARED = {  # options that several commands have: the section of the help, and t
     "test_labels": ("Data", "file with the labels of --test, if they are not in it"),
     "objective": (
         "Objective",
-        "output layer; by default ns for text, for labels chosen from the data; `embedx objectives` lists all",
+        "output layer; by default ns for word vectors, and chosen from the data for classifiers; `embedx objectives` lists all",
     ),
     "output": ("Output", "folder to write; by default named after the input"),
     "start": ("Continuing from a model", None),

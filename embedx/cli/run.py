@@ -41,8 +41,9 @@ def checkpoints_of(command: str, given: SimpleNamespace, folder: Path, progress:
     return checkpoints, overwrite
 
 
-def command_line(command: str, given: SimpleNamespace) -> str:
-    """The command that trains the same model, as one types it."""
+def command_line(command: str, given: SimpleNamespace, **decided: Any) -> str:
+    """The command that trains the same model, as one types it, with what was `decided` since."""
+    given = SimpleNamespace(**vars(given) | decided)
     data = given.corpora if command == "train" else [given.train]
     named = {name: value for name, value in vars(given).items() if name in OF_MODEL and value}
     return shlex.join(["embedx", command, *data, *as_arguments(named | (given.typed or {}))])

@@ -61,8 +61,7 @@ def train_words(given: SimpleNamespace, progress: Progress) -> tuple[Path, skipg
         from embedx.distributed import words
 
         trainer = partial(words.train, cluster=cluster)
-    command = ["embedx", "train", *corpora, "--objective", config.objective.name, *(["--collapsed"] if given.collapsed else [])]
-    progress.note(shlex.join([*command, "--output", str(folder)]))
+    progress.note(run.command_line("train", given, objective=config.objective.name, output=folder))
     run.note_settings(progress, recipe_defaults(corpora) | typed, *config.groups(), cluster)
     with checkpoints.ended():
         trained = trainer(corpora, config, progress=progress, cache_dir=given.cache_dir, checkpoints=checkpoints)
