@@ -224,10 +224,13 @@ def _with_choices_of(field: dataclasses.Field[Any], other: dataclasses.Field[Any
 def train_options() -> Options:
     """The settings of `embedx train`."""
     from embedx.distributed.settings import ClusterSettings
+    from embedx.graphs.settings import GraphSettings
     from embedx.skipgram.configuration import DEFAULTS
     from embedx.skipgram.settings import CollapsedSettings, SkipGramSettings
 
-    groups = (SkipGramSettings, VocabularySettings, TextSettings, PhraseSettings, StartSettings, ClusterSettings)
+    groups = (
+        SkipGramSettings, VocabularySettings, TextSettings, PhraseSettings, StartSettings, GraphSettings, ClusterSettings
+    )  # fmt: skip
     options = _of_task("word_defaults", "label_settings", *groups, CollapsedSettings)
     for name, value in DEFAULTS.items():
         options[name].defaults["--collapsed"] = value

@@ -129,6 +129,7 @@ class SkipGramWorkspace(NamedTuple):
     h_square: np.ndarray  # float32 (max examples,): |h_e|²
     max_rate: np.ndarray  # float32 (2,): highest learning rates of a proximal step, OF_ROWS and OF_INPUTS
     longest_step: np.ndarray  # float32 (1,): nats; see LONGEST_STEP
+    tokens: np.ndarray  # int32: those of a chunk, where they are not stored
 
 
 def new_workspace(plan: BlockPlan, n_tokens: int, columns: int, longest_path: int, uniforms_width: int) -> SkipGramWorkspace:
@@ -154,7 +155,7 @@ def new_workspace(plan: BlockPlan, n_tokens: int, columns: int, longest_path: in
         noise_column=np.zeros(n_candidates, dtype=np.int64), rng_state=np.zeros(2, dtype=np.uint64),
         row_step=vector(n_candidates), row_square=vector(n_candidates), x_step=x_step,
         h_step=x_step if is_skipgram else vector(n_examples), h_square=vector(n_examples), max_rate=vector(2),
-        longest_step=np.full(1, LONGEST_STEP, dtype=np.float32),
+        longest_step=np.full(1, LONGEST_STEP, dtype=np.float32), tokens=np.zeros(n_tokens, dtype=np.int32),
     )  # fmt: skip
 
 

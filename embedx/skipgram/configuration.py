@@ -14,6 +14,7 @@ from embedx import objectives, optimizers, samplers
 from embedx.engine.encoders import ENCODERS, pairs_of_centre
 from embedx.engine.settings import check_sampler
 from embedx.errors import EmbedxError
+from embedx.graphs.settings import DEFAULTS as OF_GRAPHS, GraphSettings, graph_settings
 from embedx.objectives.contract import Objective
 from embedx.optimizers.contract import COLLAPSED, WORDS
 from embedx.samplers.contract import Sampler
@@ -73,6 +74,7 @@ class Configuration:
     phrases: PhraseSettings
     collapsed: CollapsedSettings | None  # with --collapsed
     start: Start | None  # with --start
+    graph: GraphSettings | None  # with --walks
     sampler_options: dict[str, Any]  # settings of the sampler's own
 
     @property
@@ -98,8 +100,8 @@ class Configuration:
     def groups(self) -> list[Settings]:
         """All settings."""
         own = self.collapsed or self.new_sampler().settings
-        start = [self.start.settings] if self.start else []
-        return [self.settings, own, self.objective.settings, self.text, self.vocabulary, self.phrases, *start]
+        others = [*([self.start.settings] if self.start else []), *([self.graph] if self.graph else [])]
+        return [self.settings, own, self.objective.settings, self.text, self.vocabulary, self.phrases, *others]
 
     def record(self) -> dict[str, Any]:
         """All settings that apply, by name."""
@@ -118,7 +120,10 @@ def configure(
     Raises `EmbedxError` for what is out of range or does not apply.
     """
     check_word_settings(options)
-    start = started(options, model)
+    start, graph = started(options, model), graph_settings(options)
+    if graph is not None and is_collapsed:
+        raise EmbedxError("--walks does not apply with --collapsed; leave out one of them")
+    options = {**(OF_GRAPHS if graph else {}), **options}
     name = objective or (start.objective.name if start else "ns")
     if is_collapsed:
         made, settings = _collapsed(name, dict(options))
@@ -130,7 +135,7 @@ def configure(
     text, vocabulary = TextSettings.from_options(options), VocabularySettings.from_options(options)
     phrases = start.phrase_settings() if start else PhraseSettings.from_options(options)
     own = CollapsedSettings.from_options(options) if is_collapsed else None
-    found = Configuration(made, settings, text, vocabulary, phrases, own, start, samplers.own_options(options))
+    found = Configuration(made, settings, text, vocabulary, phrases, own, start, graph, samplers.own_options(options))
     found.new_sampler()  # refuses settings of other samplers
     return found
 

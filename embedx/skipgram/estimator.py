@@ -9,6 +9,7 @@ import numpy as np
 
 from embedx import objectives, parameters
 from embedx.errors import EmbedxError
+from embedx.graphs.settings import GraphSettings
 from embedx.settings import PhraseSettings, StartSettings, TextSettings, VocabularySettings, settings_of
 from embedx.skipgram import task
 from embedx.skipgram.configuration import configure
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from embedx.skipgram.parameters import SkipGramParameters
 
-GROUPS = (SkipGramSettings, TextSettings, VocabularySettings, PhraseSettings, StartSettings)
+GROUPS = (SkipGramSettings, TextSettings, VocabularySettings, PhraseSettings, StartSettings, GraphSettings)
 FIELDS = parameters.fields_of(*GROUPS, is_of_words=True)
 DEFAULTS = {name: None if name in parameters.objectives_own() else field.default for name, field in FIELDS.items()}
 OWN = ("objective", "cache_dir", "verbose")  # parameters beside the settings

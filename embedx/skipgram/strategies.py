@@ -31,6 +31,7 @@ from embedx.training.state import TrainState
 from embedx.training.strategy import Strategy, Tally
 
 SMALLER = "lower --dim, --max-vocab, --threads or --window"  # where memory is short
+GENERATED = 2**36  # the place of the windows of tokens that are generated
 SHUFFLED = 2**34  # the place of the order of chunks among a seed's random numbers
 CHUNK = 10_000  # tokens a worker trains between two looks at the clock: about 5 ms
 # The loss before training is that of one chunk in so many, of at most so many chunks.
@@ -85,12 +86,14 @@ class Streamed(Strategy):
     """
 
     def __init__(
-        self, objective: Objective, settings: Any, sampler: Sampler, tables: engine.SkipGramTables, stream: TokenStream
-    ) -> None:
+        self, objective: Objective, settings: Any, sampler: Sampler, tables: engine.SkipGramTables, stream: TokenStream,
+        generated: Any = None,
+    ) -> None:  # fmt: skip
+        self.generated = generated  # as of `EncodedCorpus`
         self.objective, self.settings, self.sampler, self.tables, self.stream = objective, settings, sampler, tables, stream
         self.loss_unit = objective.loss_unit(ENCODERS[settings.architecture].PAIR)
         self.frequency_scores: np.ndarray | None = None  # (n_rows,), by which the objective predicts how often each word occurs
-        self.n_chunks = -(-len(stream.tokens) // CHUNK)
+        self.n_chunks = -(-len(stream.tokens) // CHUNK) if generated is None else generated.n_chunks(CHUNK)
         self.order_of = orders(self.n_chunks, settings.seed, SHUFFLED)
         self.n_words, self.n_rows = len(tables.state), len(tables.outputs.rows)
         n_around = context_words(stream.tokens, settings.window)
@@ -149,7 +152,7 @@ class Streamed(Strategy):
     def _arguments(self, worker: Any, epoch: int, chunk: int, rate: float) -> tuple[Any, ...]:
         """What the kernel takes for a chunk."""
         worker.longest_step[0] = engine.LONGEST_STEP * rate / self.settings.learning_rate
-        return self.run, worker, self.place(epoch, chunk, rate)
+        return self.on_tokens((self.run, worker, self.place(epoch, chunk, rate)), worker, epoch)
 
     def place(self, epoch: int, chunk: int, rate: float) -> engine.Chunk:
         """The chunk that is trained as number `chunk` of an epoch."""
@@ -157,6 +160,18 @@ class Streamed(Strategy):
         start, stop = at * CHUNK, min((at + 1) * CHUNK, len(self.stream.tokens))
         seed = self.settings.seed
         return engine.Chunk(start, stop, np.float32(rate), stream_key(seed, epoch), stream_key(seed, epoch, at))
+
+    def on_tokens(self, arguments: tuple[Any, ...], workspace: engine.SkipGramWorkspace, epoch: int) -> tuple[Any, ...]:
+        """The arguments of a kernel, which begin with the run and end with the chunk, on tokens that are made now if need be."""
+        if self.generated is None:
+            return arguments
+        run, *others, place = arguments
+        at = place.start // CHUNK
+        n = self.generated.write_chunk(epoch, at, CHUNK, workspace.tokens)
+        tokens = workspace.tokens[:n]
+        tokens.flags.writeable = False  # as those of a corpus are, which is another type to kernels
+        key = stream_key(self.settings.seed, epoch, at, GENERATED)
+        return run._replace(stream=run.stream._replace(tokens=tokens)), *others, place._replace(start=0, stop=n, key=key)
 
 
 class RetrievedStream(Streamed):
@@ -222,4 +237,5 @@ class RetrievedStream(Streamed):
 
     def _retrieved_arguments(self, index: Index, worker: Any, epoch: int, chunk: int, rate: float) -> tuple[Any, ...]:
         retrieval = retrieved.Retrieval(index, self.search, self.found, self.objective.settings.refresh)
-        return self.retrieved_run, retrieval, *worker, self.place(epoch, chunk, rate)
+        arguments = self.retrieved_run, retrieval, *worker, self.place(epoch, chunk, rate)
+        return self.on_tokens(arguments, worker[0], epoch)

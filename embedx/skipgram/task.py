@@ -159,7 +159,8 @@ class Task:
     def strategy(self) -> Streamed:
         """How its chunks are trained."""
         kind = RetrievedStream if self.config.retrieves else Streamed
-        found = kind(self.config.objective, self.config.settings, self.sampler, self.tables, self.stream())
+        made = self.corpus.generated
+        found = kind(self.config.objective, self.config.settings, self.sampler, self.tables, self.stream(), made)
         found.frequency_scores = self.frequency_scores()
         return found
 
@@ -278,7 +279,13 @@ def train(
 
 
 def encoded_corpus(corpora: Corpora, config: Configuration, progress: Progress, cache_dir: Path | None) -> EncodedCorpus:
-    """The corpora as token ids, with collocations joined: those found in them, or those of the model to start from."""
+    """The corpora as token ids, with collocations joined: those found in them, or those of the model to start from; or walks
+    over the graph that they are.
+    """
+    if config.graph is not None:
+        from embedx.graphs.walks import walks_of  # imported here, because few runs have any
+
+        return walks_of(corpora, config.graph, config.settings, progress, cache_dir)
     phrases = config.start.model.phrases if config.start else config.phrases
     return encode(corpora, config.text, progress, cache_dir, phrases, threads=config.settings.threads)
 

@@ -41,6 +41,7 @@ class EncodedCorpus:
         with (folder / LETTERS).open("rb") as file:  # which may be empty, if the only word is: that cannot be mapped
             letters = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if file.seek(0, 2) else b""
         self.words = WordList(letters, np.asarray(np.load(folder / STARTS, mmap_mode="r")))
+        self.generated: Any = None  # `graphs.walks.Walks`, where training makes its tokens by itself, and these are a sample
         self._delete = delete and weakref.finalize(self, delete)  # at the latest when the program ends
 
     @property

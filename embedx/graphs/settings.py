@@ -1,0 +1,64 @@
+"""Settings of walks over graphs."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from embedx.errors import EmbedxError
+from embedx.settings import Settings, check_used, param, settings_of
+
+MAX_LENGTH = 5000  # nodes: a chunk of training holds whole walks
+DEFAULTS = {"min_count": 1, "sample": 0.0, "epochs": 1, "window": 10}  # of other settings, with --walks
+
+
+@dataclasses.dataclass(frozen=True)
+class GraphSettings(Settings):
+    """Random walks over a graph, which are made while training and never stored."""
+
+    panel = "Graphs"
+
+    walks: int | None = param(
+        None, "read CORPORA as the edges of a graph, and train on this many random walks from each node, anew in each epoch",
+        at_least=1, at_most=100_000,
+    )  # fmt: skip
+    walk_length: int = param(80, "nodes of a walk", at_least=2, at_most=MAX_LENGTH)
+    p: float = param(
+        1.0, "return parameter of node2vec: the higher, the rarer a walk goes straight back", at_least=0.001, at_most=1000
+    )
+    q: float = param(
+        1.0, "in-out parameter of node2vec: above 1 walks stay near, below 1 they go far", at_least=0.001, at_most=1000
+    )
+    directed: bool = param(False, "follow edges from the first node to the second only")
+    weighted: bool = param(False, "take the third column as weights, to which the chances of edges are proportional")
+    node_types: str | None = param(None, "file of a node and its type per line, for --metapath", metavar="path")
+    metapath: str | None = param(
+        None, "types of nodes that walks go through in turn, such as author,paper,author", metavar="type,..."
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if (self.node_types is None) != (self.metapath is None):
+            raise EmbedxError("--metapath and --node-types need each other; give both or none")
+        if self.metapath is not None and (self.p, self.q) != (1, 1):
+            raise EmbedxError("--metapath goes by types, not by --p and --q; leave these out")
+        if self.metapath is not None:
+            pattern = [each.strip() for each in self.metapath.split(",")]
+            if len(pattern) < 2 or not all(pattern) or pattern[0] != pattern[-1]:
+                raise EmbedxError(
+                    f"--metapath {self.metapath}: must be two types or more, the last one the first again, such as "
+                    "author,paper,author"
+                )
+
+    def record(self) -> dict[str, Any]:
+        """The values; none without --walks."""
+        return super().record() if self.walks is not None else {}
+
+
+def graph_settings(options: Mapping[str, Any]) -> GraphSettings | None:
+    """The settings of walks among `options`; None without --walks. Raises `EmbedxError` for what does not apply."""
+    names, is_graph = settings_of(GraphSettings), options.get("walks") is not None
+    check_used(options, [(name, is_graph, "--walks") for name in names])
+    of_text = ("tokenizer", "lowercase", "json_field", "column", "phrases", "subwords", "start")
+    if is_graph and (given := [name for name in of_text if options.get(name) not in (None, 0, False)]):
+        raise EmbedxError(f"--{given[0].replace('_', '-')} does not apply with --walks; leave it out")
+    return GraphSettings.from_options(dict(options)) if is_graph else None

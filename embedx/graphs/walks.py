@@ -1,0 +1,239 @@
+"""Random walks, made by the threads that train: walk k of an epoch is a function of seed, epoch and k, and never stored.
+
+The chance of a step from t over v to x, with the weight w of the edge from v to x, is proportional to w / p if x is t, w if
+there is an edge from t to x, and w / q otherwise (Grover & Leskovec 2016, "node2vec: scalable feature learning for networks",
+eq. 3). Steps are drawn by the weights alone and accepted with a chance proportional to the rest, so that no table by edges is
+needed (Yang et al. 2019, "KnightKing: a fast distributed graph random walk engine"). Along a metapath each node is drawn among
+the neighbours of the next type (Dong, Chawla & Swami 2017, "metapath2vec").
+"""
+
+import math
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from embedx.errors import EmbedxError
+from embedx.graphs.graph import Graph, named
+from embedx.graphs.read import node_types, read_graph
+from embedx.graphs.settings import GraphSettings
+from embedx.kernels.compiled import kernel, kernel_part
+from embedx.kernels.random import bits, stream_key, uniform
+from embedx.text.cache import default_folder
+from embedx.text.corpus_writer import CorpusWriter
+from embedx.text.encoded_corpus import EncodedCorpus
+from embedx.text.tokenizer import END_OF_SENTENCE
+from embedx.training.progress import Progress
+from embedx.training.trainer import usable_cores
+
+COUNTED = 2**35  # the place of the walks that are counted, among a seed's random numbers; those of epochs come after
+SAMPLED = 1 << 22  # tokens of them that are kept, to be held out and to be recognised by
+NO_TYPE = -1
+
+
+class Walker(NamedTuple):
+    """A graph and how walks go through it."""
+
+    offsets: np.ndarray  # int64 (nodes + 1,)
+    neighbours: np.ndarray  # int32 (edges,)
+    cumulative: np.ndarray  # float32 (edges,) or (0,): see `Graph`
+    starts: np.ndarray  # int32: the nodes that walks begin at
+    stride: int  # walk k begins at starts[k * stride mod their number], so that walks at a time begin all over the graph
+    length: int
+    of_return: np.float32  # chances of acceptance, the highest 1: of a step back,
+    of_near: np.float32  # to a neighbour of the last node,
+    of_far: np.float32  # and to others
+    node_type: np.ndarray  # int32 (nodes,), or (0,) without a metapath
+    pattern: np.ndarray  # int32: the types that a walk goes through over and over
+
+
+@kernel
+def write_walks(walker, key, first, last, tokens):
+    """Write the walks first:last with a mark after each to int32 `tokens`; return how many these are."""
+    n = 0
+    for k in range(first, last):
+        start = walker.starts[(k * walker.stride) % len(walker.starts)]
+        n = _write_walk(walker, bits(key, np.uint64(k)), start, tokens, n)
+    return n
+
+
+@kernel
+def count_walks(walker, key, first, last, tokens, counts):
+    """Add how often each node is in the walks first:last to int64 `counts`."""
+    for k in range(first, last):
+        n = _write_walk(walker, bits(key, np.uint64(k)), walker.starts[(k * walker.stride) % len(walker.starts)], tokens, 0)
+        for at in range(n - 1):
+            counts[tokens[at]] += 1
+
+
+@kernel_part
+def _write_walk(walker, key, start, tokens, n):
+    """Write a walk and the mark to tokens[n:]; return where the next begins."""
+    counter = np.uint64(0)
+    last, node = np.int64(-1), np.int64(start)
+    is_first_order = walker.of_return == walker.of_near and walker.of_near == walker.of_far
+    tokens[n] = node
+    n += 1
+    for step in range(1, walker.length):
+        begin, end = walker.offsets[node], walker.offsets[node + 1]
+        if begin == end:
+            break
+        if len(walker.pattern) > 0:
+            to = _of_type(walker, begin, end, walker.pattern[step % len(walker.pattern)], uniform(key, counter))
+            counter += np.uint64(1)
+            if to < 0:
+                break
+        else:
+            is_accepted = False
+            to = np.int64(0)
+            while not is_accepted:
+                to = np.int64(walker.neighbours[_drawn(walker, begin, end, uniform(key, counter))])
+                counter += np.uint64(1)
+                is_accepted = is_first_order or last < 0
+                if not is_accepted:
+                    chance = walker.of_far
+                    if to == last:
+                        chance = walker.of_return
+                    elif _has_edge(walker, last, to):
+                        chance = walker.of_near
+                    is_accepted = uniform(key, counter) < chance
+                    counter += np.uint64(1)
+        last, node = node, to
+        tokens[n] = node
+        n += 1
+    tokens[n] = END_OF_SENTENCE
+    return n + 1
+
+
+@kernel_part
+def _drawn(walker, begin, end, u):
+    """The place of a neighbour among begin:end, drawn by the weights with a number in [0, 1)."""
+    if len(walker.cumulative) == 0:
+        return begin + np.int64(u * (end - begin))
+    low, high = begin, end - 1
+    while low < high:
+        middle = (low + high) // 2
+        if walker.cumulative[middle] > u:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+@kernel_part
+def _has_edge(walker, source, target):
+    low, high = walker.offsets[source], walker.offsets[source + 1]
+    while low < high:
+        middle = (low + high) // 2
+        if walker.neighbours[middle] < target:
+            low = middle + 1
+        else:
+            high = middle
+    return low < walker.offsets[source + 1] and walker.neighbours[low] == target
+
+
+@kernel_part
+def _of_type(walker, begin, end, wanted, u):
+    """A neighbour of a type among begin:end, drawn by the weights; -1 if there is none."""
+    total = 0.0
+    for at in range(begin, end):
+        if walker.node_type[walker.neighbours[at]] == wanted:
+            total += _share(walker, begin, at)
+    found, left = np.int64(-1), u * total
+    for at in range(begin, end):
+        if walker.node_type[walker.neighbours[at]] == wanted and left >= 0:
+            found = np.int64(walker.neighbours[at])
+            left -= _share(walker, begin, at)
+    return found
+
+
+@kernel_part
+def _share(walker, begin, at):
+    """The weight of an edge, up to a factor that those of a node have in common."""
+    if len(walker.cumulative) == 0:
+        return 1.0
+    return np.float64(walker.cumulative[at]) - (np.float64(walker.cumulative[at - 1]) if at > begin else 0.0)
+
+
+class Walks:
+    """The walks of a run in place of the tokens of a corpus."""
+
+    def __init__(self, graph: Graph, settings: GraphSettings, seed: int) -> None:
+        self.graph, self.settings, self.seed = graph, settings, seed
+        node_type, pattern = np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int32)
+        starts = np.flatnonzero(np.diff(graph.offsets)).astype(np.int32)
+        if settings.metapath is not None:
+            assert settings.node_types is not None
+            wanted = [each.strip() for each in settings.metapath.split(",")]
+            types = node_types(settings.node_types, graph.names)
+            numbers = {each: k for k, each in enumerate(dict.fromkeys(wanted))}
+            if missing := [each for each in numbers if each not in types]:
+                raise EmbedxError(f"--metapath {settings.metapath}: no node of the graph has the type {missing[0]}")
+            node_type = np.array([numbers.get(each, NO_TYPE) if each else NO_TYPE for each in types], dtype=np.int32)
+            pattern = np.array([numbers[each] for each in wanted[:-1]], dtype=np.int32)
+            starts = starts[node_type[starts] == pattern[0]]
+        n, highest = len(starts), max(1, 1 / settings.p, 1 / settings.q)
+        stride = next(each for each in range(max(1, round(0.618 * n)), 2 * n + 2) if math.gcd(each, n) == 1)
+        chances = (np.float32(each / highest) for each in (1 / settings.p, 1, 1 / settings.q))
+        self.walker = Walker(
+            graph.offsets, graph.neighbours, graph.cumulative, starts, stride, settings.walk_length, *chances, node_type, pattern
+        )
+
+    @property
+    def n_walks(self) -> int:
+        """In an epoch."""
+        return len(self.walker.starts) * int(self.settings.walks or 1)
+
+    def n_chunks(self, n_tokens: int) -> int:
+        """How many chunks of at most so many tokens an epoch has."""
+        return -(-self.n_walks // self._at_a_time(n_tokens))
+
+    def write_chunk(self, epoch: int, chunk: int, n_tokens: int, tokens: np.ndarray) -> int:
+        """Write the walks of a chunk of an epoch to int32 (n_tokens,) `tokens`; return how many they are, with marks."""
+        key, n = stream_key(self.seed, COUNTED, epoch + 1), self._at_a_time(n_tokens)
+        return int(write_walks(self.walker, key, chunk * n, min((chunk + 1) * n, self.n_walks), tokens))
+
+    def _at_a_time(self, n_tokens: int) -> int:
+        """How many walks fit into so many tokens, with their marks."""
+        return max(1, n_tokens // (self.settings.walk_length + 1))
+
+    def counts(self, threads: int) -> np.ndarray:
+        """How often each node is in an epoch, int64 (nodes,), by one walk from each."""
+        key, n, length = stream_key(self.seed, COUNTED, 0), len(self.walker.starts), self.settings.walk_length
+        edges = np.linspace(0, n, threads + 1).astype(np.int64)
+
+        def count(t: int) -> np.ndarray:
+            counts = np.zeros(len(self.graph), dtype=np.int64)
+            count_walks(self.walker, key, edges[t], edges[t + 1], np.zeros(length + 1, dtype=np.int32), counts)
+            return counts
+
+        with ThreadPoolExecutor(threads) as pool:
+            return np.sum(list(pool.map(count, range(threads))), axis=0) * int(self.settings.walks or 1)
+
+    def corpus(self, progress: Progress, cache_dir: Path | None, threads: int, sources: list[str]) -> EncodedCorpus:
+        """Some walks that training has not, with the counts of nodes in those that it has."""
+        n = min(len(self.walker.starts), self._at_a_time(SAMPLED))
+        tokens = np.zeros(n * (self.settings.walk_length + 1), dtype=np.int32)
+        tokens = tokens[: write_walks(self.walker, stream_key(self.seed, COUNTED, 0), 0, n, tokens)]
+        with CorpusWriter(cache_dir or default_folder()) as writer:
+            writer.write_tokens(tokens)
+            writer.write_words(named(self.graph.names))
+            about = {"sources": [{"name": each, "skipped": None} for each in sources]}
+            corpus = writer.finish(about, {})
+        corpus.counts, corpus.generated = self.counts(threads), self
+        corpus.n_tokens = int(corpus.counts.sum())
+        size = f"{self.graph.nbytes / 1e6:,.0f} MB"
+        progress.note(f"{self.graph!r}, {size}, {self.n_walks:,} walks of up to {self.settings.walk_length} nodes in an epoch")
+        return corpus
+
+
+def walks_of(
+    corpora: object, settings: GraphSettings, training: Any, progress: Progress, cache_dir: Path | None
+) -> EncodedCorpus:  # fmt: skip
+    """Walks over the graph that `corpora` are: a `Graph`, or the names of its files."""
+    threads, sources = int(training.threads or usable_cores()), [str(corpora)]
+    if not isinstance(corpora, Graph):
+        sources = [str(each) for each in ([corpora] if isinstance(corpora, str | Path) else corpora)]  # type: ignore[attr-defined]
+        corpora = read_graph(sources, settings, progress, cache_dir, threads)
+    return Walks(corpora, settings, int(training.seed)).corpus(progress, cache_dir, threads, sources)
