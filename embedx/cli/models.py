@@ -91,6 +91,10 @@ def evaluate(
     test: str | None = None,
     test_labels: str | None = None,
     per_label: Path | None = None,
+    links: str | None = None,
+    non_links: str | None = None,
+    node_labels: str | None = None,
+    next_item: str | None = None,
     trust_pickle: bool = False,
     quiet: bool = False,
     verbose: bool = False,
@@ -113,6 +117,10 @@ def evaluate(
     oov         score words outside the vocabulary too, by their n-grams
     seed        random seed of resampling and of held-out pairs
     per_label   with --test: CSV file to write, with counts, threshold, precision, recall and F1 of each label
+    links       graphs: edges that were not trained on; AUC and average precision
+    non_links   graphs: pairs of nodes to tell --links from; by default as many random pairs
+    node_labels  graphs: a node and its labels per line; F1 of logistic regression on the vectors
+    next_item   sessions, one per line: hit rate, NDCG and MRR of the last item
     """
     from embedx.storage.folder import task_of
 
@@ -142,6 +150,12 @@ def evaluate(
         return
     if per_label is not None:
         raise EmbedxError(f"{model}: word vectors; --per-label is for classifiers")
+    if links or node_labels or next_item:
+        from embedx.graphs.evaluate import as_table, scores
+
+        tables = scores(models, links, non_links, node_labels, next_item, seed, progress)
+        print(json.dumps(tables) if as_json else "\n\n".join(map(as_table, tables.values())))
+        return
     if len(runs) == 1 and not against:
         against, runs = runs, []
     from embedx.evaluation import words

@@ -71,6 +71,7 @@ SHARED = {  # options that several commands have: the section of the help, and t
 }
 METAVARS = {
     **dict.fromkeys(("train_labels", "test", "test_labels", "label_names", "start", "pairs", "categories", "outliers"), "path"),
+    **dict.fromkeys(("links", "non_links", "node_labels", "next_item"), "path"),
     "objective": "name", "objectives": "name,...", "exclude": "word,...", "checkpoint_every": "duration",
     "text_column": "name", "id_column": "name", "against": "path", "text": "corpus",
 }  # fmt: skip

@@ -18,7 +18,9 @@ class UnigramSettings(Settings):
 
     panel = "Sampler"
 
-    sampler_exponent: float = param(0.75, "exponent of the counts by which `unigram` draws", at_least=0.0, at_most=1.0)
+    sampler_exponent: float = param(
+        0.75, "exponent of the counts by which `unigram` draws; below 0 rare words are drawn most", at_least=-1.0, at_most=1.0
+    )
 
 
 class Unigram(AliasSampler):

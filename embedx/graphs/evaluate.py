@@ -1,0 +1,249 @@
+"""How good vectors are at what graphs and sessions are embedded for: links, labels of nodes, the next item of a session.
+
+Links and labels need scikit-learn (pip install "embedx[sklearn]").
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.sparse import coo_matrix, csr_matrix
+
+from embedx.errors import EmbedxError
+from embedx.text.sources import resolve
+from embedx.text.streams import UnpackedReader
+from embedx.training.progress import Progress
+from embedx.vectors.model import WordVectors, load
+
+SHARES, SPLITS = (0.1, 0.5, 0.9), 10  # of the nodes that labels are learned from, and how often each
+FOLDS = 5  # of links, for the logistic regression
+TOP = 10  # items
+DECAY = 0.5  # of the weight of an item in a session with each that comes after it
+BLOCK = 512  # sessions scored at a time
+Row = dict[str, Any]
+
+
+def _lines(file: str) -> Iterator[tuple[int, list[str]]]:
+    """The number and the words of each line that has any."""
+    for source in resolve([file]):
+        with UnpackedReader(source) as reader:
+            for number, line in enumerate(reader, 1):
+                if words := line.decode("utf-8", "replace").split():
+                    yield number, words
+
+
+def _sklearn() -> None:
+    try:
+        import sklearn  # noqa: F401
+    except ImportError as error:
+        raise EmbedxError('--links and --node-labels need scikit-learn; install it with pip install "embedx[sklearn]"') from error
+
+
+def _pairs(model: WordVectors, file: str, progress: Progress) -> np.ndarray:
+    """Pairs of nodes that both have vectors, int64 (n, 2)."""
+    found, n_unknown = [], 0
+    for number, words in _lines(file):
+        if len(words) < 2:
+            raise EmbedxError(f"{file}, line {number:,}: one column; give two nodes")
+        if words[0] in model and words[1] in model:
+            found.append((model.index(words[0]), model.index(words[1])))
+        else:
+            n_unknown += 1
+    if n_unknown:
+        progress.note(f"{file}: {n_unknown:,} pairs have a node without a vector, and are left out")
+    if len(found) < FOLDS:
+        raise EmbedxError(f"{file}: {len(found)} pairs of nodes of the model; give the edges that were held out")
+    return np.array(found)
+
+
+def links(model: WordVectors, file: str, non_links: str | None, seed: int, progress: Progress) -> list[Row]:
+    """AUC and average precision of telling links from other pairs, by three scores.
+
+    Without a file of other pairs, as many are drawn, of which none is a link. `hadamard` is a logistic regression on the
+    product of both vectors, number by number, that learns from four fifths of the pairs and scores the last, in turn.
+    """
+    _sklearn()
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.metrics import average_precision_score, roc_auc_score
+    from sklearn.model_selection import cross_val_predict
+
+    true = _pairs(model, file, progress)
+    if non_links is not None:
+        others = _pairs(model, non_links, progress)
+    else:
+        drawn = np.random.default_rng(seed).integers(len(model), size=(3 * len(true) + 100, 2))
+        code = np.sort(drawn) @ [len(model), 1]
+        is_other = ~np.isin(code, np.sort(true) @ [len(model), 1]) & (drawn[:, 0] != drawn[:, 1])
+        others = drawn[is_other][: len(true)]
+    pairs, is_link = np.concatenate([true, others]), np.repeat([1, 0], [len(true), len(others)])
+    a, b = np.asarray(model.vectors[pairs[:, 0]]), np.asarray(model.vectors[pairs[:, 1]])
+    dot = (a * b).sum(axis=1)
+    lengths = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
+    fitted = cross_val_predict(LogisticRegression(max_iter=1000), a * b, is_link, cv=FOLDS, method="decision_function")
+    scores = {"dot": dot, "cosine": dot / np.maximum(lengths, 1e-30), "hadamard": fitted}
+    return [
+        {"score": name, "AUC": float(roc_auc_score(is_link, z)), "average precision": float(average_precision_score(is_link, z)),
+         "links": len(true), "others": len(others)}
+        for name, z in scores.items()
+    ]  # fmt: skip
+
+
+def node_labels(model: WordVectors, file: str, seed: int, progress: Progress) -> list[Row]:
+    """Micro and macro F1 of labels by one-vs-rest logistic regression on vectors, with 95 % intervals over random splits.
+
+    `number known`: as many labels as a node has are predicted, as in the papers; else those of probability .5 and more, or the
+    likeliest.
+    """
+    _sklearn()
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.multiclass import OneVsRestClassifier
+
+    own: dict[int, set[str]] = {}
+    n_unknown = 0
+    for number, words in _lines(file):
+        if len(words) < 2:
+            raise EmbedxError(f"{file}, line {number:,}: one column; give a node and its labels")
+        if words[0] in model:
+            own.setdefault(model.index(words[0]), set()).update(words[1:])
+        else:
+            n_unknown += 1
+    if n_unknown:
+        progress.note(f"{file}: {n_unknown:,} lines are of nodes without a vector, and are left out")
+    names = sorted(set().union(*own.values()))
+    if len(own) < 2 * SPLITS or len(names) < 2:
+        raise EmbedxError(f"{file}: {len(own)} nodes with {len(names)} labels are too few")
+    nodes = np.array(sorted(own))
+    y = np.array([[name in own[node] for name in names] for node in nodes.tolist()])
+    x, rng, rows = np.asarray(model.vectors[nodes]), np.random.default_rng(seed), []
+    for share in SHARES:
+        found = []
+        for _ in range(SPLITS):
+            order = rng.permutation(len(nodes))
+            learned, tested = np.split(order, [max(2, round(share * len(nodes)))])
+            seen = np.flatnonzero(y[learned].any(axis=0) & ~y[learned].all(axis=0))
+            fitted = OneVsRestClassifier(LogisticRegression(solver="liblinear")).fit(x[learned], y[learned][:, seen])
+            p = np.zeros((len(tested), len(names)))
+            p[:, seen] = fitted.predict_proba(x[tested])
+            ranks = np.argsort(np.argsort(-p, axis=1), axis=1)
+            truth, by_number = y[tested], ranks < y[tested].sum(axis=1, keepdims=True)
+            by_threshold = (p >= 0.5) | (ranks == 0)
+            found.append([_f1(by_number, truth), _f1(by_threshold, truth)])
+            progress.detail(f"{share:.0%}: micro F1 {found[-1][0][0]:.4f}")
+        mean, half = np.mean(found, axis=0), 2.26 * np.std(found, axis=0, ddof=1) / np.sqrt(SPLITS)
+        rows += [
+            {"share of nodes": share, "number known": is_known, **{
+                f"{kind} F1": float(mean[k, j]) for j, kind in enumerate(("micro", "macro"))
+            }, **{f"± {kind}": float(half[k, j]) for j, kind in enumerate(("micro", "macro"))}}
+            for k, is_known in enumerate((True, False))
+        ]  # fmt: skip
+    return rows
+
+
+def _f1(predicted: np.ndarray, truth: np.ndarray) -> tuple[float, float]:
+    """Micro F1, and macro F1 over the labels that occur."""
+    both, either = (predicted & truth).sum(axis=0), predicted.sum(axis=0) + truth.sum(axis=0)
+    occurs = truth.any(axis=0)
+    return 2 * both.sum() / max(either.sum(), 1), float(np.mean(2 * both[occurs] / np.maximum(either[occurs], 1)))
+
+
+def next_item(model: WordVectors, file: str, progress: Progress) -> list[Row]:
+    """HR@10, NDCG@10 and MRR of the last item of each session among all items of the model, from those before it.
+
+    `vectors` is the product of the items' output vectors with the input vectors of those before, each later one counting
+    DECAY^-1 times the one before it; `popularity` the counts; `co-occurrence` how often items are within the model's window of
+    the last item in the sessions that it was trained on, if these are still there. Ties count half. Intervals are of 95 %, over
+    sessions.
+    """
+    sessions, n_short = [], 0
+    for _, words in _lines(file):
+        ids = [model.index(word) for word in words[:-1] if word in model]
+        if words[-1] in model and ids:
+            sessions.append((ids, model.index(words[-1])))
+        else:
+            n_short += 1
+    if n_short:
+        progress.note(f"{file}: {n_short:,} sessions are left out: their last item, or all before it, have no vector")
+    if not sessions:
+        raise EmbedxError(f"{file}: no session of two items of the model; give one a line, items separated by blanks")
+    truth, last = np.array([item for _, item in sessions]), np.array([ids[-1] for ids, _ in sessions])
+    weights = csr_matrix(
+        (
+            np.concatenate([DECAY ** np.arange(len(ids) - 1.0, -1, -1) for ids, _ in sessions]),
+            np.concatenate([ids for ids, _ in sessions]), np.cumsum([0, *(len(ids) for ids, _ in sessions)]),
+        ),
+        (len(sessions), len(model)),
+    )  # fmt: skip
+    before = weights @ model.vectors
+    outputs = model.of("output").vectors
+    counts = np.asarray(model.counts, dtype=np.float64)
+    near = _near(model, progress)
+    scorers: dict[str, Callable[[slice], np.ndarray]] = {
+        "vectors": lambda rows: before[rows] @ outputs.T,
+        "popularity": lambda rows: np.broadcast_to(counts, (rows.stop - rows.start, len(counts))),
+    }
+    if near is not None:
+        scorers["co-occurrence"] = lambda rows: near[last[rows]].toarray()
+    return [_ranked(name, scores, truth) for name, scores in scorers.items()]
+
+
+def _ranked(name: str, scores: Callable[[slice], np.ndarray], truth: np.ndarray) -> Row:
+    """The measures of a ranking of all items for each session."""
+    ranks = np.zeros(len(truth))
+    for start in range(0, len(truth), BLOCK):
+        rows = slice(start, min(start + BLOCK, len(truth)))
+        z = scores(rows)
+        own = z[np.arange(len(z)), truth[rows]][:, None]
+        ranks[rows] = 1 + (z > own).sum(axis=1) + ((z == own).sum(axis=1) - 1) / 2
+    measures = {
+        f"HR@{TOP}": ranks <= TOP, f"NDCG@{TOP}": np.where(ranks <= TOP, 1 / np.log2(1 + ranks), 0), "MRR": 1 / ranks
+    }  # fmt: skip
+    row: Row = {"ranking": name}
+    for measure, values in measures.items():
+        row |= {measure: float(values.mean()), f"± {measure}": float(1.96 * values.std() / np.sqrt(len(values)))}
+    return row | {"sessions": len(truth)}
+
+
+def _near(model: WordVectors, progress: Progress) -> csr_matrix | None:
+    """How often each pair of items is within the window in the sessions of training; None where these are not found."""
+    files, window = model.facts.get("sources") or [], int(model.settings.get("window", 5))
+    if not files or not all(Path(file).is_file() for file in files):
+        progress.note("co-occurrence is left out: the sessions that the model was trained on are not here")
+        return None
+    pairs: list[np.ndarray] = []
+    for file in files:
+        for _, words in _lines(file):
+            ids = np.array([model.index(word) for word in words if word in model], dtype=np.int32)
+            pairs += [np.stack([ids[:-d], ids[d:]]) for d in range(1, min(window, len(ids) - 1) + 1)]
+    a, b = np.concatenate([np.zeros((2, 0), dtype=np.int32), *pairs], axis=1)
+    kept = a != b
+    found = coo_matrix((np.ones(int(kept.sum()), dtype=np.float32), (a[kept], b[kept])), (len(model), len(model))).tocsr()
+    return csr_matrix(found + found.T)
+
+
+def as_table(rows: Sequence[Row]) -> str:
+    """Rows for people: tabs between columns, numbers by four digits."""
+    lines = ["\t".join(rows[0])]
+    lines += ["\t".join(f"{value:.4f}" if isinstance(value, float) else str(value) for value in row.values()) for row in rows]
+    return "\n".join(lines)
+
+
+def scores(
+    models: Sequence[str], link_file: str | None, non_links: str | None, label_file: str | None, session_file: str | None,
+    seed: int, progress: Progress,
+) -> dict[str, list[Row]]:  # fmt: skip
+    """The tables that are asked for, by name; of several models with a column for them."""
+    if non_links is not None and link_file is None:
+        raise EmbedxError("--non-links applies only with --links")
+    tables: dict[str, list[Row]] = {}
+    for path in models:
+        model, found = load(path, progress), {}
+        if link_file is not None:
+            found["links"] = links(model, link_file, non_links, seed, progress)
+        if label_file is not None:
+            found["node labels"] = node_labels(model, label_file, seed, progress)
+        if session_file is not None:
+            found["next item"] = next_item(model, session_file, progress)
+        for name, rows in found.items():
+            tables.setdefault(name, []).extend([{"model": path, **row} if len(models) > 1 else row for row in rows])
+    return tables
