@@ -6,6 +6,7 @@ if TYPE_CHECKING:
     from embedx.api import classify, compare, evaluate, train, write_report
     from embedx.classification.estimator import SoftmaxClassifier as SoftmaxClassifier
     from embedx.errors import EmbedxError
+    from embedx.graphs.graph import Graph
     from embedx.skipgram.estimator import SkipGram
     from embedx.skipgram.task import EpochEnd as EpochEnd
     from embedx.vectors.model import WordVectors, load
@@ -13,11 +14,11 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [  # what `import *` gets, without scikit-learn too
-    "EmbedxError", "SkipGram", "WordVectors", "classify", "compare", "evaluate", "load", "train", "write_report",
+    "EmbedxError", "Graph", "SkipGram", "WordVectors", "classify", "compare", "evaluate", "load", "train", "write_report",
 ]  # fmt: skip
 
 _HOME = {
-    "EmbedxError": "errors", "EpochEnd": "skipgram.task", "SkipGram": "skipgram.estimator",
+    "EmbedxError": "errors", "EpochEnd": "skipgram.task", "Graph": "graphs.graph", "SkipGram": "skipgram.estimator",
     "SoftmaxClassifier": "classification.estimator", "WordVectors": "vectors.model", "load": "vectors.model",
     **dict.fromkeys(("train", "classify", "compare", "evaluate", "write_report"), "api"),
 }  # fmt: skip

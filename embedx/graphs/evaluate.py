@@ -122,9 +122,10 @@ def node_labels(model: WordVectors, file: str, seed: int, progress: Progress) ->
             order = rng.permutation(len(nodes))
             learned, tested = np.split(order, [max(2, round(share * len(nodes)))])
             seen = np.flatnonzero(y[learned].any(axis=0) & ~y[learned].all(axis=0))
-            fitted = OneVsRestClassifier(LogisticRegression(solver="liblinear")).fit(x[learned], y[learned][:, seen])
-            p = np.zeros((len(tested), len(names)))
-            p[:, seen] = fitted.predict_proba(x[tested])
+            p = np.broadcast_to(1.0 * y[learned].all(axis=0), (len(tested), len(names))).copy()
+            if len(seen):
+                fitted = OneVsRestClassifier(LogisticRegression(solver="liblinear")).fit(x[learned], y[learned][:, seen])
+                p[:, seen] = fitted.predict_proba(x[tested])
             ranks = np.argsort(np.argsort(-p, axis=1), axis=1)
             truth, by_number = y[tested], ranks < y[tested].sum(axis=1, keepdims=True)
             by_threshold = (p >= 0.5) | (ranks == 0)

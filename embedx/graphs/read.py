@@ -6,6 +6,7 @@ An edge list is read as text is: the nodes are its words, numbered, counted and 
 import io
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +34,7 @@ def read_graph(files: Sequence[str], settings: GraphSettings, progress: Progress
     if len(files) == 1 and files[0].endswith(MATRICES):
         graph = _matrix(files[0], settings)
     else:
-        found = sources.resolve(files)
+        found = [replace(each, reader="text") for each in sources.resolve(files)]  # .csv too
         with cache.encode(found, AS_TEXT, progress, cache_dir, threads) as corpus:
             graph = _edges(corpus, found, settings, progress)
     for what, n in graph.left_out.items():

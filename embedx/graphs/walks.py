@@ -20,7 +20,7 @@ from embedx.graphs.read import node_types, read_graph
 from embedx.graphs.settings import GraphSettings
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.random import bits, stream_key, uniform
-from embedx.text.cache import default_folder
+from embedx.text import cache
 from embedx.text.corpus_writer import CorpusWriter
 from embedx.text.encoded_corpus import EncodedCorpus
 from embedx.text.tokenizer import END_OF_SENTENCE
@@ -216,7 +216,7 @@ class Walks:
         n = min(len(self.walker.starts), self._at_a_time(SAMPLED))
         tokens = np.zeros(n * (self.settings.walk_length + 1), dtype=np.int32)
         tokens = tokens[: write_walks(self.walker, stream_key(self.seed, COUNTED, 0), 0, n, tokens)]
-        with CorpusWriter(cache_dir or default_folder()) as writer:
+        with CorpusWriter(cache_dir or cache.default_folder()) as writer:
             writer.write_tokens(tokens)
             writer.write_words(named(self.graph.names))
             about = {"sources": [{"name": each, "skipped": None} for each in sources]}

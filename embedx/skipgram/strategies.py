@@ -23,6 +23,7 @@ from embedx.search.index import Index
 from embedx.search.updater import IndexUpdater
 from embedx.skipgram.configuration import PAIRS_PER_DRAW
 from embedx.skipgram.settings import SkipGramSettings
+from embedx.text.heldout import PIECE
 from embedx.text.subsampling import TokenStream, context_words
 from embedx.training.memory import allocating
 from embedx.training.progress import Progress
@@ -34,6 +35,7 @@ SMALLER = "lower --dim, --max-vocab, --threads or --window"  # where memory is s
 GENERATED = 2**36  # the place of the windows of tokens that are generated
 SHUFFLED = 2**34  # the place of the order of chunks among a seed's random numbers
 CHUNK = 10_000  # tokens a worker trains between two looks at the clock: about 5 ms
+NONE_HELD_OUT = np.zeros(-(-CHUNK // PIECE), dtype=np.uint8)  # of a chunk that is generated
 # The loss before training is that of one chunk in so many, of at most so many chunks.
 CHUNKS_PER_SAMPLE, MAX_SAMPLES = 100, 8
 # After each chunk this share of the rows is brought up to date in the index, in turn, but at least so many.
@@ -171,7 +173,8 @@ class Streamed(Strategy):
         tokens = workspace.tokens[:n]
         tokens.flags.writeable = False  # as those of a corpus are, which is another type to kernels
         key = stream_key(self.settings.seed, epoch, at, GENERATED)
-        return run._replace(stream=run.stream._replace(tokens=tokens)), *others, place._replace(start=0, stop=n, key=key)
+        stream = run.stream._replace(tokens=tokens, held_out=NONE_HELD_OUT)
+        return run._replace(stream=stream), *others, place._replace(start=0, stop=n, key=key)
 
 
 class RetrievedStream(Streamed):

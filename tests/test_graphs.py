@@ -1,0 +1,221 @@
+"""Graphs: reading, walks against the chances of node2vec, training on them, and the scores of links, labels and sessions."""
+
+import numpy as np
+import pytest
+from scipy.sparse import random as random_matrix, save_npz
+
+import embedx
+from embedx.errors import EmbedxError
+from embedx.graphs import evaluate
+from embedx.graphs.graph import Graph
+from embedx.graphs.read import read_graph
+from embedx.graphs.settings import GraphSettings
+from embedx.graphs.walks import Walks, write_walks
+from embedx.training.progress import Silent
+
+EDGES = [(0, 1), (0, 2), (1, 2), (2, 3), (3, 4), (1, 4), (0, 4)]
+WEIGHTS = np.array([1, 2, 0.5, 3, 1, 1, 0.25], dtype=np.float32)
+
+
+class Notes(Silent):
+    def __init__(self):
+        self.notes = []
+
+    def note(self, text):
+        self.notes.append(text)
+
+
+def adjacency(weights):
+    a = np.zeros((5, 5))
+    for (i, j), w in zip(EDGES, weights, strict=True):
+        a[i, j] = a[j, i] = w
+    return a
+
+
+def walks_of(graph, seed=3, **settings):
+    walks = Walks(graph, GraphSettings(walks=settings.pop("walks", 1), **settings), seed)
+    tokens = np.zeros(walks.n_walks * (walks.settings.walk_length + 1), dtype=np.int32)
+    return walks, tokens[: write_walks(walks.walker, np.uint64(7), 0, walks.n_walks, tokens)]
+
+
+@pytest.mark.parametrize(("p", "q", "weights"), [(1, 1, np.ones(7)), (1, 1, WEIGHTS), (0.25, 4, np.ones(7)), (4, 0.5, WEIGHTS)])
+def test_steps_have_the_chances_of_node2vec(p, q, weights):
+    """Grover & Leskovec 2016, eq. 3, from the last two nodes."""
+    graph, a = Graph.from_edges(np.array(EDGES), weights), adjacency(weights)
+    _, tokens = walks_of(graph, p=p, q=q, walks=400, walk_length=50)
+    steps = tokens.reshape(-1, 51)[:, :-1]
+    counts = np.zeros((5, 5, 5))
+    for t, v, x in zip(steps[:, :-2].ravel(), steps[:, 1:-1].ravel(), steps[:, 2:].ravel(), strict=True):
+        counts[t, v, x] += 1
+    for t, v in zip(*np.nonzero(a), strict=True):
+        bias = np.where(np.arange(5) == t, 1 / p, np.where(a[t] > 0, 1.0, 1 / q)) * a[v]
+        expected, n = bias / bias.sum(), counts[t, v].sum()
+        error = np.sqrt(np.maximum(expected * (1 - expected), 1e-9) / n)
+        assert (np.abs(counts[t, v] / n - expected) < 5 * error).all()
+
+
+def test_first_steps_go_by_the_weights_and_walks_begin_everywhere_alike():
+    graph, a = Graph.from_edges(np.array(EDGES), WEIGHTS), adjacency(WEIGHTS)
+    walks, tokens = walks_of(graph, walks=4000, walk_length=2)
+    steps = tokens.reshape(-1, 3)
+    assert (np.bincount(steps[:, 0]) == 4000).all()
+    for v in range(5):
+        share = np.bincount(steps[steps[:, 0] == v, 1], minlength=5) / 4000
+        np.testing.assert_allclose(share, a[v] / a[v].sum(), atol=0.04)
+    assert walks.n_walks == 20_000
+
+
+def test_a_walk_depends_on_its_number_alone():
+    graph = Graph.from_edges(np.array(EDGES))
+    walks, tokens = walks_of(graph, walks=5, walk_length=9, p=0.5)
+    part = np.zeros(200, dtype=np.int32)
+    n = write_walks(walks.walker, np.uint64(7), 11, 14, part)
+    np.testing.assert_array_equal(part[:n], tokens.reshape(-1, 10)[11:14].ravel())
+    chunks = [np.zeros(40, dtype=np.int32) for _ in range(walks.n_chunks(40))]
+    sizes = [walks.write_chunk(2, k, 40, chunk) for k, chunk in enumerate(chunks)]
+    assert sum(sizes) == 25 * 10 and walks.write_chunk(3, 0, 40, np.zeros(40, dtype=np.int32)) == sizes[0]
+
+
+def test_directed_walks_end_where_no_edge_leads_on():
+    graph = Graph.from_edges([("a", "b"), ("b", "c"), ("a", "c")], directed=True)
+    _, tokens = walks_of(graph, walks=50, walk_length=5)
+    found = {tuple(walk.split()) for walk in " ".join(map(str, tokens)).split("-1") if walk.split()}
+    assert found == {("0", "1", "2"), ("0", "2"), ("1", "2")}
+
+
+def test_a_metapath_is_followed(tmp_path):
+    types = tmp_path / "types.txt"
+    types.write_text("a1 author\na2 author\np1 paper\np2 paper\nv venue\n")
+    graph = Graph.from_edges([("a1", "p1"), ("a2", "p1"), ("a2", "p2"), ("p1", "v"), ("p2", "v"), ("a1", "a2")])
+    _, tokens = walks_of(graph, walks=30, walk_length=6, node_types=str(types), metapath="author,paper,author")
+    kinds = np.array(["a", "p", "v", ""])[[0 if n[0] == "a" else 1 if n[0] == "p" else 2 for n in graph.names]]
+    assert {"".join(kinds[walk]) for walk in tokens.reshape(-1, 7)[:, :-1]} == {"apapap"}
+    with pytest.raises(EmbedxError, match="no node of the graph has the type reader"):
+        walks_of(graph, node_types=str(types), metapath="author,reader,author")
+
+
+@pytest.mark.parametrize("text", [
+    "a b\nb c\n\nc a\na b\nc c\n", "# a comment\na\tb\nb\tc\nc\ta\nb\ta\nc\tc\n", "a,b\nb,c\nc,a\na,b\nc,c\n",
+])  # fmt: skip
+def test_edge_lists_are_read_and_what_is_left_out_is_counted(tmp_path, text):
+    file, progress = tmp_path / "edges", Notes()
+    file.write_text(text)
+    graph = read_graph([str(file)], GraphSettings(walks=1), progress, tmp_path, 1)
+    assert sorted(graph.names) == ["a", "b", "c"]
+    assert graph.offsets.tolist() == [0, 2, 4, 6] and graph.left_out == {"self-loops": 1, "repeated edges": 1}
+    assert progress.notes == ["1 self-loops left out", "1 repeated edges left out"]
+
+
+@pytest.mark.parametrize(("text", "weighted", "message"), [
+    ("a b\nb c d e\n", False, "edges, line 2: 4 columns where an edge has 2"),
+    ("a b\n\nb\n", False, "edges, line 3: 1 columns where an edge has 2"),
+    ("a b 1\nb c -2\n", True, "edges, line 2: weight -2; it must be a number of 0 or more"),
+    ("a b 1\nb c nan\n", True, "edges, line 2: weight nan"),
+    ("a b 1\nb c\n", True, "edges, line 2: 2 columns where an edge has 3"),
+    ("a,b,1\nb,c,x\n", True, "edges, line 2: weight x"),
+    ("a a\n", False, "a graph without edges"),
+    ("# nothing\n", False, "no edges"),
+])  # fmt: skip
+def test_what_is_no_edge_is_named_by_file_and_line(tmp_path, text, weighted, message):
+    file = tmp_path / "edges"
+    file.write_text(text)
+    with pytest.raises(EmbedxError, match=message):
+        read_graph([str(file)], GraphSettings(walks=1, weighted=weighted), Silent(), tmp_path, 1)
+
+
+def test_a_heading_is_recognised_and_weights_are_read(tmp_path):
+    file, progress = tmp_path / "edges.csv", Notes()
+    file.write_text("from,to,weight\n1,2,3\n2,3,1\n2,3,1\n")
+    graph = read_graph([str(file)], GraphSettings(walks=1, weighted=True), progress, tmp_path, 1)
+    np.testing.assert_allclose(graph.cumulative[graph.offsets[1] : graph.offsets[2]], [3 / 5, 1])
+    assert "its first line is taken as a heading" in progress.notes[0]
+
+
+def test_matrices_and_networkx_are_graphs(tmp_path):
+    matrix = random_matrix(20, 20, 0.2, random_state=1, format="csr")
+    save_npz(tmp_path / "graph.npz", matrix)
+    read = read_graph([str(tmp_path / "graph.npz")], GraphSettings(walks=1, weighted=True), Silent(), tmp_path, 1)
+    both = matrix + matrix.T
+    both.setdiag(0)
+    both.eliminate_zeros()
+    np.testing.assert_array_equal(read.neighbours, both.indices)
+    (tmp_path / "bad.npz").write_bytes(b"PK")
+    with pytest.raises(EmbedxError, match="bad.npz: no sparse matrix"):
+        read_graph([str(tmp_path / "bad.npz")], GraphSettings(walks=1), Silent(), tmp_path, 1)
+
+
+def cliques(n=12):
+    """Two cliques with one edge between them."""
+    edges = [(f"{side}{i}", f"{side}{j}") for side in "lr" for i in range(n) for j in range(i)]
+    return [*edges, ("l0", "r0")]
+
+
+@pytest.mark.parametrize("objective", ["ns", "hs", "softmax", "ldgs"])
+def test_training_finds_communities_and_repeats_itself(tmp_path, objective):
+    def trained(threads=1):
+        how = {"walks": 20, "walk_length": 20, "dim": 8, "window": 3, "threads": threads, "cache_dir": tmp_path, "epochs": 3}
+        return embedx.SkipGram(objective, **how).fit(Graph.from_edges(cliques())).model
+
+    first = trained()
+    np.testing.assert_array_equal(first.vectors, trained().vectors)
+    for side in "lr":
+        assert {word[0] for word, _ in first.most_similar(f"{side}5", top_k=8)} == {side}
+
+
+def test_settings_of_walks_need_walks():
+    with pytest.raises(EmbedxError, match="walk_length applies only with walks"):
+        embedx.SkipGram(walk_length=10)
+    with pytest.raises(EmbedxError, match="collapsed"):
+        from embedx.skipgram.configuration import configure
+
+        configure("softmax", {"walks": 2}, is_collapsed=True)
+
+
+# ---- scores
+
+
+def test_links_labels_and_sessions_are_scored(tmp_path):
+    model = embedx.SkipGram(walks=30, walk_length=20, dim=8, window=3, threads=1, cache_dir=tmp_path).fit(
+        Graph.from_edges([edge for edge in cliques() if edge != ("l5", "l4")])
+    ).model
+    held = tmp_path / "links.txt"
+    held.write_text("".join(f"l{i} l{i + 1}\nr{i} r{i + 2}\n" for i in range(8)))
+    others = tmp_path / "others.txt"
+    others.write_text("".join(f"l{i} r{i + 1}\n" for i in range(10)) + "l1 nobody\n")
+    progress = Notes()
+    rows = evaluate.links(model, str(held), str(others), 0, progress)
+    assert [row["score"] for row in rows] == ["dot", "cosine", "hadamard"]
+    assert rows[1]["AUC"] > 0.9 and rows[1]["links"] == 16 and rows[1]["others"] == 10
+    assert progress.notes == [f"{others}: 1 pairs have a node without a vector, and are left out"]
+    labels = tmp_path / "labels.txt"
+    labels.write_text("".join(f"{word} {word[0]}\n" for word in model.words))
+    rows = evaluate.node_labels(model, str(labels), 0, progress)
+    assert [row["share of nodes"] for row in rows] == [0.1, 0.1, 0.5, 0.5, 0.9, 0.9]
+    assert min(rows[4]["micro F1"], rows[5]["macro F1"]) > 0.9
+
+
+def test_the_next_item_is_ranked_as_by_loops(tmp_path):
+    rng = np.random.default_rng(0)
+    train, test = tmp_path / "train.txt", tmp_path / "test.txt"
+    sessions = [[f"i{(k + d) % 9}" for d in range(4)] for k in rng.integers(0, 9, 300)]
+    train.write_text("".join(" ".join(each) + "\n" for each in sessions))
+    test.write_text("i1 i2 i3\ni4 i5\ni2 unknown\n")
+    model = embedx.SkipGram(dim=8, window=2, epochs=20, sample=0, threads=1, min_count=1, cache_dir=tmp_path).fit(str(train)).model
+    progress = Notes()
+    rows = {row["ranking"]: row for row in evaluate.next_item(model, str(test), progress)}
+    assert len(progress.notes) == 1 and rows["vectors"]["sessions"] == 2
+    z = np.stack([model["i2"] + evaluate.DECAY * model["i1"], model["i4"]]) @ model.output_vectors.T
+    ranks = [1 + int((z[k] > z[k, model.index(item)]).sum()) for k, item in enumerate(("i3", "i5"))]
+    assert rows["vectors"]["MRR"] == pytest.approx(np.mean([1 / rank for rank in ranks]))
+    near = np.zeros((9, 9))
+    for each in sessions:
+        ids = [model.index(word) for word in each]
+        for i in range(4):
+            for j in range(i + 1, min(i + 3, 4)):
+                near[ids[i], ids[j]] += 1
+                near[ids[j], ids[i]] += 1
+    row = near[model.index("i2")]
+    rank = 1 + (row > row[model.index("i3")]).sum() + ((row == row[model.index("i3")]).sum() - 1) / 2
+    other = near[model.index("i4")]
+    second = 1 + (other > other[model.index("i5")]).sum() + ((other == other[model.index("i5")]).sum() - 1) / 2
+    assert rows["co-occurrence"]["MRR"] == pytest.approx((1 / rank + 1 / second) / 2)
