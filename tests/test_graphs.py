@@ -6,7 +6,7 @@ from scipy.sparse import random as random_matrix, save_npz
 
 import embedx
 from embedx.errors import EmbedxError
-from embedx.graphs import evaluate
+from embedx.evaluation import graphs as evaluate
 from embedx.graphs.graph import Graph
 from embedx.graphs.read import read_graph
 from embedx.graphs.settings import GraphSettings
@@ -175,9 +175,11 @@ def test_settings_of_walks_need_walks():
 
 
 def test_links_labels_and_sessions_are_scored(tmp_path):
-    model = embedx.SkipGram(walks=30, walk_length=20, dim=8, window=3, threads=1, cache_dir=tmp_path).fit(
-        Graph.from_edges([edge for edge in cliques() if edge != ("l5", "l4")])
-    ).model
+    model = (
+        embedx.SkipGram(walks=30, walk_length=20, dim=8, window=3, threads=1, cache_dir=tmp_path)
+        .fit(Graph.from_edges([edge for edge in cliques() if edge != ("l5", "l4")]))
+        .model
+    )
     held = tmp_path / "links.txt"
     held.write_text("".join(f"l{i} l{i + 1}\nr{i} r{i + 2}\n" for i in range(8)))
     others = tmp_path / "others.txt"
@@ -200,7 +202,9 @@ def test_the_next_item_is_ranked_as_by_loops(tmp_path):
     sessions = [[f"i{(k + d) % 9}" for d in range(4)] for k in rng.integers(0, 9, 300)]
     train.write_text("".join(" ".join(each) + "\n" for each in sessions))
     test.write_text("i1 i2 i3\ni4 i5\ni2 unknown\n")
-    model = embedx.SkipGram(dim=8, window=2, epochs=20, sample=0, threads=1, min_count=1, cache_dir=tmp_path).fit(str(train)).model
+    model = (
+        embedx.SkipGram(dim=8, window=2, epochs=20, sample=0, threads=1, min_count=1, cache_dir=tmp_path).fit(str(train)).model
+    )
     progress = Notes()
     rows = {row["ranking"]: row for row in evaluate.next_item(model, str(test), progress)}
     assert len(progress.notes) == 1 and rows["vectors"]["sessions"] == 2

@@ -151,7 +151,7 @@ def evaluate(
     if per_label is not None:
         raise EmbedxError(f"{model}: word vectors; --per-label is for classifiers")
     if links or node_labels or next_item:
-        from embedx.graphs.evaluate import as_table, scores
+        from embedx.evaluation.graphs import as_table, scores
 
         tables = scores(models, links, non_links, node_labels, next_item, seed, progress)
         print(json.dumps(tables) if as_json else "\n\n".join(map(as_table, tables.values())))

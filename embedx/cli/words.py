@@ -78,8 +78,9 @@ def _decided(given: SimpleNamespace) -> tuple[Configuration, ClusterSettings, Pa
     config = configure(given.objective, typed, is_collapsed=given.collapsed, defaults=recipe_defaults(corpora))
     name, cluster = config.objective.name, ClusterSettings.from_options(typed)
     objectives.check_applies(typed, name)
-    if given.collapsed and cluster.is_asked_for:
-        raise EmbedxError("--cluster does not apply with --collapsed; leave out one of them")
+    for mode, is_asked_for in (("--collapsed", given.collapsed), ("--walks", config.graph is not None)):
+        if is_asked_for and cluster.is_asked_for:
+            raise EmbedxError(f"--cluster does not apply with {mode}; leave out one of them")
     folder = given.output or run.default_output(corpora[0], name)
     _check_folder(folder, config.start.path if config.start else None)
     check_formats(sources, config.text)

@@ -5,4 +5,3 @@ graph.py     a graph as CSR, from edges, networkx and scipy
 read.py      edge lists, .npz and .mtx files
 walks.py     the compiled walker, and walks in place of a corpus
 """
-

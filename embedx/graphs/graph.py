@@ -8,7 +8,6 @@ import numpy as np
 from scipy.sparse import coo_matrix, csr_matrix
 
 from embedx.errors import EmbedxError
-from embedx.text.word_list import WordList
 
 
 @dataclass(frozen=True)
@@ -22,7 +21,9 @@ class Graph:
     names: Sequence[str]  # of the nodes
     offsets: np.ndarray  # int64 (nodes + 1,)
     neighbours: np.ndarray  # int32 (edges,), ascending for each node
-    cumulative: np.ndarray  # float32 (edges,): sums of a node's weights up to each edge, over that of all; (0,) if all are alike
+    cumulative: (
+        np.ndarray
+    )  # float32 (edges,): sums of a node's weights up to each edge, over that of all; (0,) if all are alike
     left_out: dict[str, int] = field(default_factory=dict)  # counts of what was not taken
 
     def __len__(self) -> int:
@@ -41,22 +42,23 @@ class Graph:
         """From pairs of nodes of any kind, whose names are their `str`, or an integer array (edges, 2); and their weights."""
         if isinstance(edges, np.ndarray) and edges.dtype.kind in "iu":
             names, ids = np.unique(edges, return_inverse=True)
-            return cls.of_ids([str(each) for each in names], *ids.reshape(-1, 2).T, weights, directed)
+            return cls.of_ids([str(each) for each in names], ids.reshape(-1, 2).T, weights, directed)
         number: dict[str, int] = {}
         pairs = [[number.setdefault(str(node), len(number)) for node in edge] for edge in edges]
         if wrong := next((pair for pair in pairs if len(pair) != 2), None):
             raise EmbedxError(f"an edge is a pair of nodes, not {len(wrong)}; give weights beside the edges")
-        sources, targets = np.array(pairs, dtype=np.int32).reshape(-1, 2).T
-        return cls.of_ids(list(number), sources, targets, weights, directed)
+        return cls.of_ids(list(number), np.array(pairs, dtype=np.int32).reshape(-1, 2).T, weights, directed)
 
     @classmethod
-    def from_scipy(cls, matrix: Any, names: Sequence[str] | None = None, *, weighted: bool = False, directed: bool = False) -> Self:
+    def from_scipy(
+        cls, matrix: Any, names: Sequence[str] | None = None, *, weighted: bool = False, directed: bool = False
+    ) -> Self:
         """From an adjacency matrix (nodes, nodes), whose element [i, j] is the edge from i to j."""
         found = coo_matrix(matrix)
         if found.shape[0] != found.shape[1]:
             raise EmbedxError(f"a matrix of {found.shape[0]:,} × {found.shape[1]:,} is no graph; it must be square")
         names = [str(k) for k in range(found.shape[0])] if names is None else list(names)
-        return cls.of_ids(names, found.row, found.col, found.data if weighted else None, directed)
+        return cls.of_ids(names, (found.row, found.col), found.data if weighted else None, directed)
 
     @classmethod
     def from_networkx(cls, graph: Any, weight: str | None = None) -> Self:
@@ -65,12 +67,12 @@ class Graph:
         number = {node: k for k, node in enumerate(nodes)}
         pairs = np.array([(number[a], number[b]) for a, b in graph.edges()], dtype=np.int32).reshape(-1, 2)
         weights = None if weight is None else [value for _, _, value in graph.edges(data=weight, default=1.0)]
-        return cls.of_ids([str(node) for node in nodes], *pairs.T, weights, graph.is_directed())
+        return cls.of_ids([str(node) for node in nodes], pairs.T, weights, graph.is_directed())
 
     @classmethod
-    def of_ids(cls, names: Sequence[str], sources: Any, targets: Any, weights: Any, directed: bool) -> Self:
-        """From the numbers of nodes. Raises `EmbedxError` for weights that are none, and where nothing is left."""
-        sources, targets, n = np.asarray(sources), np.asarray(targets), len(names)
+    def of_ids(cls, names: Sequence[str], pairs: Any, weights: Any, directed: bool) -> Self:
+        """From the numbers of nodes, (2, edges). Raises `EmbedxError` for weights that are none, and where nothing is left."""
+        (sources, targets), n = map(np.asarray, pairs), len(names)
         values = np.ones(len(sources), dtype=bool) if weights is None else np.asarray(weights, dtype=np.float32)
         if len(values) != len(sources):
             raise EmbedxError(f"{len(values):,} weights for {len(sources):,} edges; give one for each")
@@ -78,10 +80,10 @@ class Graph:
             a, b = names[int(sources[wrong[0]])], names[int(targets[wrong[0]])]
             raise EmbedxError(f"edge {wrong[0] + 1:,}, {a} {b}: weight {values[wrong[0]]:g}; it must be a number of 0 or more")
         kept = (sources != targets) & (values > 0)
-        rows = coo_matrix((values[kept], (sources[kept], targets[kept])), (n, n)).tocsr()  # sums edges of the same nodes
+        rows = coo_matrix((values[kept], (sources[kept], targets[kept])), (n, n)).tocsr()  # sums repeated edges
         left_out = {
-            "self-loops": int((sources == targets).sum()), "edges of weight 0": int(((sources != targets) & (values == 0)).sum()),
-            "repeated edges": int(kept.sum()) - rows.nnz,
+            "self-loops": int((sources == targets).sum()), "repeated edges": int(kept.sum()) - rows.nnz,
+            "edges of weight 0": int(((sources != targets) & (values == 0)).sum()),
         }  # fmt: skip
         if not directed:
             both = rows.nnz
@@ -99,8 +101,3 @@ class Graph:
             total = np.maximum(sums[offsets[1:]] - begin, 1e-300)
             cumulative = ((sums[1:] - np.repeat(begin, sizes)) / np.repeat(total, sizes)).astype(np.float32)
         return cls(names, offsets, rows.indices.astype(np.int32), cumulative, {k: v for k, v in left_out.items() if v})
-
-
-def named(names: Sequence[str]) -> WordList:
-    """The names of nodes as a corpus has its words."""
-    return names if isinstance(names, WordList) else WordList.of(names)

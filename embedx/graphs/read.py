@@ -29,7 +29,9 @@ LOOKED_AT = 50  # lines, to tell a heading
 AS_TEXT = TextSettings(on_bad_utf8="error")
 
 
-def read_graph(files: Sequence[str], settings: GraphSettings, progress: Progress, cache_dir: Path | None, threads: int) -> Graph:
+def read_graph(
+    files: Sequence[str], settings: GraphSettings, progress: Progress, cache_dir: Path | None, threads: int
+) -> Graph:
     """The graph in files. Raises `EmbedxError`, which names file and line, for what is no edge."""
     if len(files) == 1 and files[0].endswith(MATRICES):
         graph = _matrix(files[0], settings)
@@ -94,7 +96,7 @@ def _edges(corpus: EncodedCorpus, found: Sequence[Source], settings: GraphSettin
         if (wrong := np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))).size:
             raise _refused(found, line(wrong[0]), f"weight {line(wrong[0])[2]}; it must be a number of 0 or more")
     nodes, ids = np.unique(tokens[np.stack([begins, begins + 1])], return_inverse=True)
-    return Graph.of_ids(WordList.of(words.at(nodes)), *ids.reshape(2, -1).astype(np.int32), weights, settings.directed)
+    return Graph.of_ids(WordList.of(words.at(nodes)), ids.reshape(2, -1).astype(np.int32), weights, settings.directed)
 
 
 def _is_heading(first: list[str], *others: list[str], wanted: int) -> bool:
@@ -116,7 +118,7 @@ def _refused(found: Sequence[Source], words: list[str], why: str) -> EmbedxError
     """What is wrong with a line, by file and number; those of standard input have none, since it is read once."""
     for source in (each for each in found if each.fingerprint):
         with UnpackedReader(source) as file:
-            for number, line in enumerate(io.TextIOWrapper(file, "utf-8", "replace"), 1):
+            for number, line in enumerate(io.TextIOWrapper(io.BufferedReader(file), "utf-8", "replace"), 1):
                 if words in (line.split(), line.strip().split(",")):
                     return EmbedxError(f"{source.name}, line {number:,}: {why}")
     return EmbedxError(f"{found[0].name}: {' '.join(words)!r}: {why}")
@@ -134,5 +136,7 @@ def node_types(file: str, names: Sequence[str]) -> list[str | None]:
                         raise EmbedxError(f"{file}, line {number:,}: must be a node and its type, without blanks in them")
                     found[node] = rest[0]
     except (OSError, UnicodeDecodeError) as error:
-        raise EmbedxError(f"--node-types {file}: {getattr(error, 'strerror', None) or 'not UTF-8'}; give a text file") from error
+        raise EmbedxError(
+            f"--node-types {file}: {getattr(error, 'strerror', None) or 'not UTF-8'}; give a text file"
+        ) from error
     return [found.get(name) for name in names]

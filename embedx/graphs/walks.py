@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from embedx.errors import EmbedxError
-from embedx.graphs.graph import Graph, named
+from embedx.graphs.graph import Graph
 from embedx.graphs.read import node_types, read_graph
 from embedx.graphs.settings import GraphSettings
 from embedx.kernels.compiled import kernel, kernel_part
@@ -24,6 +24,7 @@ from embedx.text import cache
 from embedx.text.corpus_writer import CorpusWriter
 from embedx.text.encoded_corpus import EncodedCorpus
 from embedx.text.tokenizer import END_OF_SENTENCE
+from embedx.text.word_list import WordList
 from embedx.training.progress import Progress
 from embedx.training.trainer import usable_cores
 
@@ -97,7 +98,7 @@ def _write_walk(walker, key, start, tokens, n):
                         chance = walker.of_return
                     elif _has_edge(walker, last, to):
                         chance = walker.of_near
-                    is_accepted = uniform(key, counter) < chance
+                    is_accepted = bool(uniform(key, counter) < chance)
                     counter += np.uint64(1)
         last, node = node, to
         tokens[n] = node
@@ -175,10 +176,11 @@ class Walks:
             starts = starts[node_type[starts] == pattern[0]]
         n, highest = len(starts), max(1, 1 / settings.p, 1 / settings.q)
         stride = next(each for each in range(max(1, round(0.618 * n)), 2 * n + 2) if math.gcd(each, n) == 1)
-        chances = (np.float32(each / highest) for each in (1 / settings.p, 1, 1 / settings.q))
+        of_return, of_near, of_far = (np.float32(each / highest) for each in (1 / settings.p, 1, 1 / settings.q))
         self.walker = Walker(
-            graph.offsets, graph.neighbours, graph.cumulative, starts, stride, settings.walk_length, *chances, node_type, pattern
-        )
+            graph.offsets, graph.neighbours, graph.cumulative, starts, stride, settings.walk_length, of_return, of_near, of_far,
+            node_type, pattern,
+        )  # fmt: skip
 
     @property
     def n_walks(self) -> int:
@@ -209,7 +211,7 @@ class Walks:
             return counts
 
         with ThreadPoolExecutor(threads) as pool:
-            return np.sum(list(pool.map(count, range(threads))), axis=0) * int(self.settings.walks or 1)
+            return np.asarray(np.sum(list(pool.map(count, range(threads))), axis=0) * int(self.settings.walks or 1))
 
     def corpus(self, progress: Progress, cache_dir: Path | None, threads: int, sources: list[str]) -> EncodedCorpus:
         """Some walks that training has not, with the counts of nodes in those that it has."""
@@ -218,7 +220,7 @@ class Walks:
         tokens = tokens[: write_walks(self.walker, stream_key(self.seed, COUNTED, 0), 0, n, tokens)]
         with CorpusWriter(cache_dir or cache.default_folder()) as writer:
             writer.write_tokens(tokens)
-            writer.write_words(named(self.graph.names))
+            writer.write_words(WordList.of(self.graph.names))
             about = {"sources": [{"name": each, "skipped": None} for each in sources]}
             corpus = writer.finish(about, {})
         corpus.counts, corpus.generated = self.counts(threads), self

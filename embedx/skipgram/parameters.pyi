@@ -45,6 +45,14 @@ class SkipGramParameters(TypedDict, total=False):
     phrase_memory: float | None
     start: str | PathLike[str] | None
     freeze: bool | None
+    walks: int | None
+    walk_length: int | None
+    p: float | None
+    q: float | None
+    directed: bool | None
+    weighted: bool | None
+    node_types: str | None
+    metapath: str | None
     sampler_exponent: float | None
     tree_features: int | None
     tree_l2: float | None

@@ -164,7 +164,7 @@ class Streamed(Strategy):
         return engine.Chunk(start, stop, np.float32(rate), stream_key(seed, epoch), stream_key(seed, epoch, at))
 
     def on_tokens(self, arguments: tuple[Any, ...], workspace: engine.SkipGramWorkspace, epoch: int) -> tuple[Any, ...]:
-        """The arguments of a kernel, which begin with the run and end with the chunk, on tokens that are made now if need be."""
+        """What a kernel takes, from the run to the chunk, with the tokens of the chunk, which are made now if need be."""
         if self.generated is None:
             return arguments
         run, *others, place = arguments

@@ -37,7 +37,9 @@ def _sklearn() -> None:
     try:
         import sklearn  # noqa: F401
     except ImportError as error:
-        raise EmbedxError('--links and --node-labels need scikit-learn; install it with pip install "embedx[sklearn]"') from error
+        raise EmbedxError(
+            '--links and --node-labels need scikit-learn; install it with pip install "embedx[sklearn]"'
+        ) from error
 
 
 def _pairs(model: WordVectors, file: str, progress: Progress) -> np.ndarray:
@@ -82,11 +84,9 @@ def links(model: WordVectors, file: str, non_links: str | None, seed: int, progr
     lengths = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
     fitted = cross_val_predict(LogisticRegression(max_iter=1000), a * b, is_link, cv=FOLDS, method="decision_function")
     scores = {"dot": dot, "cosine": dot / np.maximum(lengths, 1e-30), "hadamard": fitted}
-    return [
-        {"score": name, "AUC": float(roc_auc_score(is_link, z)), "average precision": float(average_precision_score(is_link, z)),
-         "links": len(true), "others": len(others)}
-        for name, z in scores.items()
-    ]  # fmt: skip
+    found, sizes = scores.items(), {"links": len(true), "others": len(others)}
+    measures = {"AUC": roc_auc_score, "average precision": average_precision_score}
+    return [{"score": name, **{each: float(of(is_link, z)) for each, of in measures.items()}, **sizes} for name, z in found]
 
 
 def node_labels(model: WordVectors, file: str, seed: int, progress: Progress) -> list[Row]:
