@@ -225,12 +225,9 @@ class Classifier:
         return found
 
     def blocks(
-        self,
-        features: Any,
-        progress: Progress = SILENT,
-        threads: int | None = None,
+        self, features: Any, progress: Progress = SILENT, threads: int | None = None,
         of_scores: Callable[[np.ndarray, np.ndarray], Any] | None = None,
-    ) -> Iterator[tuple[slice, Any]]:
+    ) -> Iterator[tuple[slice, Any]]:  # fmt: skip
         """(rows, log-probabilities of these rows or what else is made `of_scores` and `log_noise`): a block at a time, in
         order, computed by several threads.
         """
@@ -483,15 +480,9 @@ class Classifier:
         return decisions.MAX_IN_SET_OF_TREE if self.is_searched else decisions.MAX_IN_SET
 
     def predict_set(
-        self,
-        features: Any,
-        *,
-        threshold: float | None = None,
-        coverage: float | None = None,
-        k: int | None = None,
-        progress: Progress = SILENT,
-        threads: int | None = None,
-    ) -> csr_matrix:
+        self, features: Any, *, threshold: float | None = None, coverage: float | None = None, k: int | None = None,
+        progress: Progress = SILENT, threads: int | None = None,
+    ) -> csr_matrix:  # fmt: skip
         """The labels of each row that `min_probability` decides for: their probabilities, float32 (n, n_labels).
 
         k  maximum number of labels per row; by default `max_labels`

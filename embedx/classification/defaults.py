@@ -87,11 +87,9 @@ def chosen_weights(settings: ClassifySettings, objective: Objective, data: Label
     name, wanted = f"--objective {objective.name}", settings.weights
     is_sum = objective.log_label_probability(np.zeros(1)) is not None
     needs = [
-        (data.is_sparse, "sparse features; these are dense"),
-        (not settings.hidden, "no --hidden layer"),
-        (settings.optimizer != "lbfgs", "an --optimizer that goes by steps"),
-        (settings.max_norm is None, "no --set max-norm"),
-    ]
+        (data.is_sparse, "sparse features; these are dense"), (not settings.hidden, "no --hidden layer"),
+        (settings.optimizer != "lbfgs", "an --optimizer that goes by steps"), (settings.max_norm is None, "no --set max-norm"),
+    ]  # fmt: skip
     if wanted == "tree" or (is_sum and sampler == EVERY_ROW):
         needs += [
             (is_sum, f"a loss that is a sum over labels, as of ova; {name} has none"),

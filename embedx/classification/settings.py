@@ -64,11 +64,9 @@ class ClassifySettings(TrainingSettings):
         panel="Data",
     )
     unseen: str = param(
-        "keep",
-        "test labels that do not occur in training; `keep` counts them as mistakes, `drop` leaves them out",
-        choices=("keep", "drop"),
-        fine=True,
-    )
+        "keep", "test labels that do not occur in training; `keep` counts them as mistakes, `drop` leaves them out",
+        choices=("keep", "drop"), fine=True,
+    )  # fmt: skip
     scaling: str | None = param(
         None,
         "feature scaling; `l2`: rows to unit L2 norm, `column-max`: columns divided by their maximum, `tf-idf`: counts by "
@@ -77,10 +75,7 @@ class ClassifySettings(TrainingSettings):
         panel="Data",
     )
     hidden: int | None = param(
-        None,
-        "size of a hidden layer; by default none; it is the sum of trained feature embeddings",
-        at_least=1,
-        panel="Model",
+        None, "size of a hidden layer; by default none; it is the sum of trained feature embeddings", at_least=1, panel="Model"
     )
     pretrained: str | None = param(
         None,
@@ -159,11 +154,9 @@ class ClassifySettings(TrainingSettings):
     )
     decay_every: int | None = param(None, "apply decay after every N updates instead", at_least=1, fine=True)
     gradient_scale: str = param(
-        "mean",
-        "gradient of a step; `mean`: of its examples, `sum`: the mean times the size of the data set",
-        choices=("mean", "sum"),
-        fine=True,
-    )
+        "mean", "gradient of a step; `mean`: of its examples, `sum`: the mean times the size of the data set",
+        choices=("mean", "sum"), fine=True,
+    )  # fmt: skip
     l2: float | None = param(
         None,
         "L2 regularisation; l2/2 · |W|² is added to the mean loss; biases are not regularised, except by dcd; by default 0, "

@@ -69,16 +69,9 @@ class Classification(Strategy):
     chunk: int  # examples in a chunk
 
     def __init__(
-        self,
-        objective: Objective,
-        settings: Any,
-        sampler: Sampler,
-        examples: Examples,
-        optimizer: UpdateRule,
-        counts: np.ndarray,
-        n_features: int,
-        warm_up: Sampler | None = None,
-    ) -> None:
+        self, objective: Objective, settings: Any, sampler: Sampler, examples: Examples, optimizer: UpdateRule,
+        counts: np.ndarray, n_features: int, warm_up: Sampler | None = None,
+    ) -> None:  # fmt: skip
         self.objective, self.settings, self.sampler, self.examples = objective, settings, sampler, examples
         self.optimizer, self.counts, self.n_features, self.warm_up = optimizer, counts, n_features, warm_up
         self.n = len(examples.label_offsets) - 1

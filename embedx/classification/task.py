@@ -58,16 +58,10 @@ class TrainedClassifier:
 
 
 def train(
-    data: Labeled,
-    objective: Objective,
-    settings: ClassifySettings,
-    *,
-    sampler_options: Mapping[str, Any] | None = None,
-    start: TrainedClassifier | Classifier | None = None,
-    watch: Watch | None = None,
-    progress: Progress | None = None,
+    data: Labeled, objective: Objective, settings: ClassifySettings, *, sampler_options: Mapping[str, Any] | None = None,
+    start: TrainedClassifier | Classifier | None = None, watch: Watch | None = None, progress: Progress | None = None,
     checkpoints: Checkpoints | None = None,
-) -> TrainedClassifier:
+) -> TrainedClassifier:  # fmt: skip
     """Train a classifier on `data`; see `Run` and `Run.train`."""
     return Run(data, objective, settings, sampler_options, progress).train(start, watch, checkpoints)
 
@@ -84,13 +78,9 @@ class Run:
     wrap: Callable[[Any], Strategy] | None = None
 
     def __init__(
-        self,
-        data: Labeled,
-        objective: Objective,
-        settings: ClassifySettings,
-        sampler_options: Mapping[str, Any] | None = None,
+        self, data: Labeled, objective: Objective, settings: ClassifySettings, sampler_options: Mapping[str, Any] | None = None,
         progress: Progress | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.data, self.objective, self.progress = data, objective, progress or Silent()
         self.pretrained, self.sampler_options = None, sampler_options
         if settings.pretrained is not None:
@@ -120,11 +110,9 @@ class Run:
         self.drawing = self.warm_up or self.sampler  # the sampler that draws: where rows are retrieved, the one before
 
     def train(
-        self,
-        start: TrainedClassifier | Classifier | None = None,
-        watch: Watch | None = None,
+        self, start: TrainedClassifier | Classifier | None = None, watch: Watch | None = None,
         checkpoints: Checkpoints | None = None,
-    ) -> TrainedClassifier:
+    ) -> TrainedClassifier:  # fmt: skip
         """The classifier.
 
         start        a run, or the classifier that it left, to continue by steps, of the same objective and features, and of the
@@ -212,12 +200,10 @@ class Run:
             outcome.check_trained()
         to_the_end(lambda: _check(classifier))
         classifier.facts |= {
-            **outcome.facts(loss_unit),
-            "examples_trained": outcome.tally.words,
+            **outcome.facts(loss_unit), "examples_trained": outcome.tally.words,
             "seconds": round(sampler.fit_seconds + outcome.seconds, 3),
-            "examples_per_second": round(outcome.tally.words / max(outcome.seconds, 1e-9)),
-            "history": history.epochs,
-        }
+            "examples_per_second": round(outcome.tally.words / max(outcome.seconds, 1e-9)), "history": history.epochs,
+        }  # fmt: skip
         if held_out is not None and len(known_labels(held_out.labels, counts).ids):
             to_the_end(lambda: classifier.calibrate(held_out, settings.threads))
         if settings.neighbours != NONE:
@@ -351,13 +337,9 @@ def hold_out(data: Labeled, n: int, seed: int) -> tuple[Labeled, Labeled]:
 
 
 def _by_steps(
-    strategy: Classification,
-    training: Strategy,
-    history: History,
-    start: TrainedClassifier | Classifier | None,
-    checkpoints: Checkpoints | None,
-    plan: MemoryPlan,
-) -> tuple[trainer.Outcome, dict[str, np.ndarray]]:
+    strategy: Classification, training: Strategy, history: History, start: TrainedClassifier | Classifier | None,
+    checkpoints: Checkpoints | None, plan: MemoryPlan,
+) -> tuple[trainer.Outcome, dict[str, np.ndarray]]:  # fmt: skip
     """Train `strategy` by steps on minibatches, through `training`; the outcome, and the optimiser's state."""
     settings, classifier = strategy.settings, history.classifier
     if strategy.has_bias:

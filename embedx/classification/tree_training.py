@@ -131,17 +131,9 @@ class TreeTraining(Strategy):
     is_guarded = False
 
     def __init__(
-        self,
-        objective: Objective,
-        settings: Any,
-        features: csr_matrix,
-        examples: Examples,
-        optimizer: UpdateRule,
-        counts: np.ndarray,
-        trees: Sequence[TreePlan],
-        *,
-        by_others: bool = False,
-    ) -> None:
+        self, objective: Objective, settings: Any, features: csr_matrix, examples: Examples, optimizer: UpdateRule,
+        counts: np.ndarray, trees: Sequence[TreePlan], *, by_others: bool = False,
+    ) -> None:  # fmt: skip
         self.by_others, self.loss_unit = by_others, objective.loss_unit("row")
         self.objective, self.settings, self.features = objective, settings, features
         self.optimizer, self.counts = optimizer, counts

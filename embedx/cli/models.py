@@ -75,31 +75,13 @@ def predict(
 
 
 def evaluate(
-    models: list[str],
-    against: list[str] | None = None,
-    pairs: list[Path] | None = None,
-    analogies: Path | None = None,
-    categories: list[Path] | None = None,
-    outliers: list[Path] | None = None,
-    protocol: str = "embedx",
-    method: str = "3cosadd",
-    candidates: Annotated[int | None, typer.Option(min=1)] = None,
-    vectors: str = "input",
-    text: str | None = None,
-    oov: bool = False,
-    seed: Annotated[int, typer.Option(min=0)] = 0,
-    test: str | None = None,
-    test_labels: str | None = None,
-    per_label: Path | None = None,
-    links: str | None = None,
-    non_links: str | None = None,
-    node_labels: str | None = None,
-    next_item: str | None = None,
-    trust_pickle: bool = False,
-    quiet: bool = False,
-    verbose: bool = False,
-    as_json: bool = False,
-) -> None:
+    models: list[str], against: list[str] | None = None, pairs: list[Path] | None = None, analogies: Path | None = None,
+    categories: list[Path] | None = None, outliers: list[Path] | None = None, protocol: str = "embedx", method: str = "3cosadd",
+    candidates: Annotated[int | None, typer.Option(min=1)] = None, vectors: str = "input", text: str | None = None,
+    oov: bool = False, seed: Annotated[int, typer.Option(min=0)] = 0, test: str | None = None, test_labels: str | None = None,
+    per_label: Path | None = None, links: str | None = None, non_links: str | None = None, node_labels: str | None = None,
+    next_item: str | None = None, trust_pickle: bool = False, quiet: bool = False, verbose: bool = False, as_json: bool = False,
+) -> None:  # fmt: skip
     """Score word vectors or a classifier.
 
     Word vectors are scored on similarity and analogies, or by the likelihood of a --text; classifiers on --test data.
@@ -176,17 +158,10 @@ def evaluate(
 
 
 def report(
-    model: str,
-    output: Path | None = None,
-    overwrite: bool = False,
-    test: str | None = None,
-    test_labels: str | None = None,
-    pairs: list[Path] | None = None,
-    analogies: Path | None = None,
-    quiet: bool = False,
-    verbose: bool = False,
+    model: str, output: Path | None = None, overwrite: bool = False, test: str | None = None, test_labels: str | None = None,
+    pairs: list[Path] | None = None, analogies: Path | None = None, quiet: bool = False, verbose: bool = False,
     typed: dict[str, Any] | None = None,
-) -> None:
+) -> None:  # fmt: skip
     """Write an HTML page about a model.
 
     It has settings, curves and scores; of word vectors nearest words and a map, of a classifier its errors.
@@ -276,14 +251,9 @@ def analogy(model: str, a: str, b: str, c: str, top_k: TopK = 10, as_json: bool 
 
 
 def export(
-    model: str,
-    out: Path,
-    overwrite: bool = False,
-    trust_pickle: bool = False,
-    quiet: bool = False,
-    verbose: bool = False,
+    model: str, out: Path, overwrite: bool = False, trust_pickle: bool = False, quiet: bool = False, verbose: bool = False,
     typed: dict[str, Any] | None = None,
-) -> None:
+) -> None:  # fmt: skip
     """Write word vectors in the format of another program, or convert a vector file.
 
     model  model folder, or a vector file of another program, such as word2vec's

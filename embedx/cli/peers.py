@@ -22,10 +22,7 @@ from embedx.training.progress import Reporter
 Flag = Annotated[int, typer.Option(min=0, max=1)]
 LOSSES = {"softmax": "softmax", "ns": "ns", "hs": "hs", "ova": "ova", "one-vs-all": "ova"}
 # What fastText's losses are, beside their names: the noise by the square root of the counts, the tree by Huffman.
-OF_LOSS: dict[str, dict[str, Any]] = {
-    "ns": {"sampler": "unigram", "sampler_exponent": 0.5},
-    "hs": {"hierarchy": "huffman"},
-}
+OF_LOSS: dict[str, dict[str, Any]] = {"ns": {"sampler": "unigram", "sampler_exponent": 0.5}, "hs": {"hierarchy": "huffman"}}
 
 
 def _given(**settings: Any) -> dict[str, Any]:
@@ -33,24 +30,11 @@ def _given(**settings: Any) -> dict[str, Any]:
 
 
 def word2vec(
-    train: Annotated[str, typer.Option()],
-    output: Annotated[Path, typer.Option()],
-    size: int = 100,
-    window: int = 5,
-    sample: float = 1e-3,
-    hs: Flag = 0,
-    negative: int = 5,
-    threads: int | None = None,
-    iter: int = 5,
-    min_count: int | None = None,
-    alpha: float | None = None,
-    binary: Flag = 0,
-    cbow: Flag = 1,
-    save_vocab: Path | None = None,
-    read_vocab: str | None = None,
-    debug: int = 2,
-    overwrite: bool = False,
-) -> None:
+    train: Annotated[str, typer.Option()], output: Annotated[Path, typer.Option()], size: int = 100, window: int = 5,
+    sample: float = 1e-3, hs: Flag = 0, negative: int = 5, threads: int | None = None, iter: int = 5,
+    min_count: int | None = None, alpha: float | None = None, binary: Flag = 0, cbow: Flag = 1, save_vocab: Path | None = None,
+    read_vocab: str | None = None, debug: int = 2, overwrite: bool = False,
+) -> None:  # fmt: skip
     """Train word vectors by the command line of word2vec.c.
 
     Options have one dash or two. The vectors are written as by word2vec.c, and the model to OUTPUT.embedx. Defaults are those
@@ -85,27 +69,12 @@ def word2vec(
 
 
 def supervised(
-    input: Annotated[str, typer.Option()],
-    output: Annotated[Path, typer.Option()],
-    dim: int | None = None,
-    epoch: int = 5,
-    loss: str = "softmax",
-    neg: int = 5,
-    word_ngrams: int = 1,
-    minn: int = 0,
-    maxn: int = 0,
-    bucket: int | None = None,
-    min_count: int = 1,
-    pretrained_vectors: str | None = None,
-    label: str = "__label__",
-    lr: float | None = None,
-    thread: int | None = None,
-    seed: int | None = None,
-    ws: int | None = None,
-    lr_update_rate: int | None = None,
-    verbose: int | None = None,
-    overwrite: bool = False,
-) -> None:
+    input: Annotated[str, typer.Option()], output: Annotated[Path, typer.Option()], dim: int | None = None, epoch: int = 5,
+    loss: str = "softmax", neg: int = 5, word_ngrams: int = 1, minn: int = 0, maxn: int = 0, bucket: int | None = None,
+    min_count: int = 1, pretrained_vectors: str | None = None, label: str = "__label__", lr: float | None = None,
+    thread: int | None = None, seed: int | None = None, ws: int | None = None, lr_update_rate: int | None = None,
+    verbose: int | None = None, overwrite: bool = False,
+) -> None:  # fmt: skip
     """Train a classifier by the command line of `fasttext supervised`.
 
     Options have one dash or two. OUTPUT is a folder, for `embedx predict` and `embedx eval`. Defaults are those of fastText,

@@ -9,21 +9,11 @@ import typer
 
 
 def train(
-    corpora: list[str],
-    objective: str | None = None,
-    collapsed: bool = False,
-    output: Path | None = None,
-    overwrite: bool = False,
-    cache_dir: Path | None = None,
-    checkpoint_every: str = "10m",
-    resume: bool = False,
-    log_json: Path | None = None,
-    dry_run: bool = False,
-    as_json: bool = False,
-    quiet: bool = False,
-    verbose: bool = False,
+    corpora: list[str], objective: str | None = None, collapsed: bool = False, output: Path | None = None,
+    overwrite: bool = False, cache_dir: Path | None = None, checkpoint_every: str = "10m", resume: bool = False,
+    log_json: Path | None = None, dry_run: bool = False, as_json: bool = False, quiet: bool = False, verbose: bool = False,
     typed: dict[str, Any] | None = None,
-) -> None:
+) -> None:  # fmt: skip
     """Train word vectors on text.
 
     \b
@@ -41,24 +31,12 @@ def train(
 
 
 def classify(
-    train: str,
-    train_labels: str | None = None,
-    test: str | None = None,
-    test_labels: str | None = None,
-    label_names: str | None = None,
-    objective: str | None = None,
-    start: str | None = None,
-    output: Path | None = None,
-    overwrite: bool = False,
-    checkpoint_every: str = "10m",
-    resume: bool = False,
-    log_json: Path | None = None,
-    dry_run: bool = False,
-    as_json: bool = False,
-    quiet: bool = False,
-    verbose: bool = False,
+    train: str, train_labels: str | None = None, test: str | None = None, test_labels: str | None = None,
+    label_names: str | None = None, objective: str | None = None, start: str | None = None, output: Path | None = None,
+    overwrite: bool = False, checkpoint_every: str = "10m", resume: bool = False, log_json: Path | None = None,
+    dry_run: bool = False, as_json: bool = False, quiet: bool = False, verbose: bool = False,
     typed: dict[str, Any] | None = None,
-) -> None:
+) -> None:  # fmt: skip
     """Train a classifier on labelled data.
 
     \b
@@ -77,22 +55,11 @@ def classify(
 
 
 def compare(
-    data: list[str],
-    objectives: Annotated[str, typer.Option()],
-    train_labels: str | None = None,
-    test: str | None = None,
-    test_labels: str | None = None,
-    pairs: list[Path] | None = None,
-    analogies: Path | None = None,
-    output: Path | None = None,
-    overwrite: bool = False,
-    cache_dir: Path | None = None,
-    resume: bool = False,
-    as_json: bool = False,
-    quiet: bool = False,
-    verbose: bool = False,
-    typed: dict[str, Any] | None = None,
-) -> None:
+    data: list[str], objectives: Annotated[str, typer.Option()], train_labels: str | None = None, test: str | None = None,
+    test_labels: str | None = None, pairs: list[Path] | None = None, analogies: Path | None = None, output: Path | None = None,
+    overwrite: bool = False, cache_dir: Path | None = None, resume: bool = False, as_json: bool = False, quiet: bool = False,
+    verbose: bool = False, typed: dict[str, Any] | None = None,
+) -> None:  # fmt: skip
     """Train several objectives on the same data, and rank them.
 
     Each is trained for the same time. The folder gets a page with the ranking and learning curves.

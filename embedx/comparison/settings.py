@@ -36,14 +36,9 @@ class CompareSettings(Settings):
         metavar="fraction",
     )
     heldout: float = param(
-        0.01,
-        "text: fraction held out of training and scored, such as 1%",
-        above=0.0,
-        at_most=0.5,
-        parse=fraction,
-        metavar="fraction",
-        panel="Held-out data",
-    )
+        0.01, "text: fraction held out of training and scored, such as 1%", above=0.0, at_most=0.5, parse=fraction,
+        metavar="fraction", panel="Held-out data",
+    )  # fmt: skip
     validation: str | None = param(
         None,
         "labels: validation data for the learning curves, a file or a fraction of the training rows; the parameters of the "

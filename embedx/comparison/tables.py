@@ -38,12 +38,9 @@ def cells(ranking: Ranking, line: Line) -> dict[str, str]:
             behind = standing.behind if standing else None
             found[f"minus {ranking.first.objective}"] = DASH if behind is None else shown(behind.value, behind.error, "+")
     found |= {
-        f"{ranking.unit}/s": f"{line.pace:,.0f}",
-        "peak MB": DASH if line.peak is None else f"{line.peak / MEGABYTE:,.0f}",
-        "epochs": f"{line.epochs:.1f}",
-        "seconds": f"{line.seconds:.1f}",
-        "runs": str(len(line.seeds)),
-    }
+        f"{ranking.unit}/s": f"{line.pace:,.0f}", "peak MB": DASH if line.peak is None else f"{line.peak / MEGABYTE:,.0f}",
+        "epochs": f"{line.epochs:.1f}", "seconds": f"{line.seconds:.1f}", "runs": str(len(line.seeds)),
+    }  # fmt: skip
     return found | ({"tuned": " ".join(as_arguments(line.tuned)) or DASH} if any(each.tuned for each in ranking.lines) else {})
 
 
@@ -74,13 +71,10 @@ def numbers(ranking: Ranking) -> list[dict[str, Any]]:
                 f"{measure}_items": standing and standing.items,
             }
         row |= {
-            f"{ranking.unit}_per_second": round(line.pace),
-            "peak_memory_mb": line.peak and round(line.peak / MEGABYTE, 1),
-            "epochs": round(line.epochs, 3),
-            "seconds": round(line.seconds, 3),
-            "training_loss": line.loss and rounded(line.loss),
-            **{name: line.tuned.get(name) for name in tuned},
-        }
+            f"{ranking.unit}_per_second": round(line.pace), "peak_memory_mb": line.peak and round(line.peak / MEGABYTE, 1),
+            "epochs": round(line.epochs, 3), "seconds": round(line.seconds, 3),
+            "training_loss": line.loss and rounded(line.loss), **{name: line.tuned.get(name) for name in tuned},
+        }  # fmt: skip
         rows.append(row)
     return rows
 

@@ -34,12 +34,9 @@ class TrainingSettings(Settings):
         "are then trained by one thread, and processors must be of one kind",
     )
     time_budget: float | None = param(
-        None,
-        "train for this long instead of --epochs: 90s, 10m, 2h; the learning rate schedule ends at the deadline",
-        above=0.0,
-        parse=seconds,
-        metavar="duration",
-    )
+        None, "train for this long instead of --epochs: 90s, 10m, 2h; the learning rate schedule ends at the deadline",
+        above=0.0, parse=seconds, metavar="duration",
+    )  # fmt: skip
     seed: int = param(1, "random seed", at_least=0, at_most=2**64 - 1)
 
     def __post_init__(self) -> None:

@@ -52,13 +52,9 @@ class LabelMetrics:
     """
 
     def __init__(
-        self,
-        n_labels: int,
-        label_counts: np.ndarray | None = None,
-        n_train: int | None = None,
-        ks: tuple[int, ...] = (1, 3, 5),
-        propensity: tuple[float, float] = (PROPENSITY_A, PROPENSITY_B),
-    ) -> None:
+        self, n_labels: int, label_counts: np.ndarray | None = None, n_train: int | None = None,
+        ks: tuple[int, ...] = (1, 3, 5), propensity: tuple[float, float] = (PROPENSITY_A, PROPENSITY_B),
+    ) -> None:  # fmt: skip
         self.n_labels, self.ks = n_labels, ks
         self.weights = inverse_propensity(label_counts, n_train or 0, *propensity) if label_counts is not None else None
         self.log_p: list[np.ndarray] = []  # of the rows of each block, float64

@@ -45,16 +45,9 @@ TEXT, TABLE = TextFeatureSettings(), TableSettings()
 
 
 def read(
-    source: str,
-    labels: str | None = None,
-    *,
-    progress: Progress = SILENT,
-    like: DataSchema | None = None,
-    keeps_empty: bool = False,
-    text: TextFeatureSettings = TEXT,
-    table: TableSettings = TABLE,
-    names_new_labels: bool = False,
-) -> Labeled:
+    source: str, labels: str | None = None, *, progress: Progress = SILENT, like: DataSchema | None = None,
+    keeps_empty: bool = False, text: TextFeatureSettings = TEXT, table: TableSettings = TABLE, names_new_labels: bool = False,
+) -> Labeled:  # fmt: skip
     """The rows in `source`, with the labels in the file `labels` if it has none of its own; they may also have none at all.
 
     `text` says which words and n-grams of text are features, `table` which columns of a table are used. `like` is the schema
@@ -85,14 +78,9 @@ def read(
 
 
 def read_training(
-    source: str,
-    labels: str | None = None,
-    *,
-    progress: Progress = SILENT,
-    text: TextFeatureSettings = TEXT,
-    table: TableSettings = TABLE,
-    like: DataSchema | None = None,
-) -> Labeled:
+    source: str, labels: str | None = None, *, progress: Progress = SILENT, text: TextFeatureSettings = TEXT,
+    table: TableSettings = TABLE, like: DataSchema | None = None,
+) -> Labeled:  # fmt: skip
     """What `read` gives, which must have two labels or more; if rows are to be `like` earlier ones, with those and new ones."""
     data = read(source, labels, progress=progress, text=text, table=table, like=like, names_new_labels=like is not None)
     if like is not None:
@@ -155,14 +143,9 @@ def _split_named(source: str) -> tuple[str, str, int]:
 
 
 def _rows_of(
-    name: str,
-    progress: Progress,
-    like: DataSchema | None,
-    keeps_empty: bool,
-    text: TextFeatureSettings,
-    table: TableSettings,
+    name: str, progress: Progress, like: DataSchema | None, keeps_empty: bool, text: TextFeatureSettings, table: TableSettings,
     needs_labels: bool,
-) -> Labeled:
+) -> Labeled:  # fmt: skip
     """The rows of one file, with the features of the training data."""
     source = source_of(name)
     head = head_of(source)

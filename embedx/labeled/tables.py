@@ -105,15 +105,9 @@ def format_of(lines: Lines, given: TableSettings, like: Columns | None, is_text:
 
 
 def read_table(
-    source: Source,
-    lines: Lines | None,
-    format: str,
-    given: TableSettings,
-    like: DataSchema | None,
-    needs_labels: bool,
-    text: TextFeatureSettings,
-    progress: Progress,
-) -> TextRows:
+    source: Source, lines: Lines | None, format: str, given: TableSettings, like: DataSchema | None, needs_labels: bool,
+    text: TextFeatureSettings, progress: Progress,
+) -> TextRows:  # fmt: skip
     """The rows of a table.
 
     lines  its text; None: a Parquet file
@@ -205,13 +199,9 @@ def _good(name: str, records: Iterator[tuple[int, Any]]) -> Iterator[tuple[int, 
 
 
 def _chosen(
-    name: str,
-    head: list[Mapping[str, Any]],
-    given: TableSettings,
-    like: DataSchema | None,
-    needs_labels: bool,
+    name: str, head: list[Mapping[str, Any]], given: TableSettings, like: DataSchema | None, needs_labels: bool,
     progress: Progress,
-) -> Columns:
+) -> Columns:  # fmt: skip
     """The columns that are used: those given, those of the training data, or those that names and values show."""
     known = list(dict.fromkeys(each for record in head for each in fields_of(record)))
     listed = ", ".join([*(each[:MAX_SHOWN] for each in known[:MAX_LISTED]), *(["..."] if len(known) > MAX_LISTED else [])])

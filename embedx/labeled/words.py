@@ -41,10 +41,7 @@ class TextFeatureSettings(Settings):
     panel = "Text"
 
     word_ngrams: int | None = param(
-        None,
-        "text: maximum length of word n-grams; by default 2 for raw text, 1 for tokenised text",
-        at_least=1,
-        at_most=20,
+        None, "text: maximum length of word n-grams; by default 2 for raw text, 1 for tokenised text", at_least=1, at_most=20
     )
     char_ngrams: str | None = param(
         None, "text: lengths of character n-grams of words, such as 3-5; by default none", metavar="min-max"
@@ -71,11 +68,9 @@ class TextFeatureSettings(Settings):
         is_raw = len(ATTACHED.findall(text)) > RAW_SHARE * len(text.split())
         words = RAW_NGRAMS if is_raw else 1
         return dataclasses.replace(
-            self,
-            word_ngrams=self.word_ngrams or words,
-            tokenizer=self.tokenizer or ("words" if is_raw else "whitespace"),
+            self, word_ngrams=self.word_ngrams or words, tokenizer=self.tokenizer or ("words" if is_raw else "whitespace"),
             lowercase=is_raw if self.lowercase is None else self.lowercase,
-        )
+        )  # fmt: skip
 
 
 class TextFeatures:

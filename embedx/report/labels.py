@@ -84,17 +84,13 @@ def findings(
     figures["test rows"] = f"{len(data):,}"
     figures |= {title: f"{metrics[name]:.4f}" for name, title in measures.items() if name in metrics}
     return common | {
-        "key_figures": figures,
-        "source": Path(source).name,
+        "key_figures": figures, "source": Path(source).name,
         "metrics": [["metric", "value"], *([name.replace("_", " "), number(value)] for name, value in metrics.items())],
-        "warning": likelihood_warning(metrics, classifier.n_labels),
-        **at_each_k(top, labels),
+        "warning": likelihood_warning(metrics, classifier.n_labels), **at_each_k(top, labels),
         "chart_of_reliability": reliability_chart(reliability, about_reliability(classifier, reliability)),
-        "bins": frequency_rows(answers.by_frequency(top, labels, classifier.counts)),
-        "confused": rows if confused else None,
-        "mistakes": example_rows(surest),
-        "examples": example_rows(np.sort(drawn)),
-    }
+        "bins": frequency_rows(answers.by_frequency(top, labels, classifier.counts)), "confused": rows if confused else None,
+        "mistakes": example_rows(surest), "examples": example_rows(np.sort(drawn)),
+    }  # fmt: skip
 
 
 def heaviest(data: Labeled, row: int) -> list[str]:

@@ -126,14 +126,8 @@ def map_data(vectors: WordVectors, on_map: Sequence[str], near: Neighbours, plac
     central = np.argsort(-(unit[:n] @ centres.T) + 2 * (cluster[:, None] != np.arange(len(centres))), axis=0)
     sizes = np.bincount(cluster, minlength=len(centres)).tolist()
     return {
-        "words": words,
-        "n": n,
-        "k": len(found) // n,
-        "counts": [] if vectors.counts is None else vectors.counts[:n].tolist(),
-        "x": x,
-        "y": y,
-        "neighbours": [place[word] for word, _ in found],
-        "cosines": [round(cosine, 3) for _, cosine in found],
+        "words": words, "n": n, "k": len(found) // n, "counts": [] if vectors.counts is None else vectors.counts[:n].tolist(),
+        "x": x, "y": y, "neighbours": [place[word] for word, _ in found], "cosines": [round(cosine, 3) for _, cosine in found],
         "clusters": cluster.tolist(),
         "central": [[words[i] for i in central[: min(size, 3), k]] for k, size in enumerate(sizes)],
-    }
+    }  # fmt: skip

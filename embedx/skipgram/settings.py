@@ -58,21 +58,17 @@ class SkipGramSettings(TrainingSettings):
         choices=optimizers.taken_by(WORDS, COLLAPSED),
     )
     learning_rate: float | None = param(
-        None,
-        f"initial learning rate; it falls linearly to 0; by default {optimizers.usual_rates(WORDS)}",
-        above=0.0,
+        None, f"initial learning rate; it falls linearly to 0; by default {optimizers.usual_rates(WORDS)}", above=0.0,
         at_most=MAX_RATE,
-    )
+    )  # fmt: skip
     bias: str = param(
         "frequency", "initial biases of the output vectors; `frequency`: log frequencies, `none`: no biases are trained",
         choices=("frequency", "zero", "none"), panel="Model",
     )  # fmt: skip
     block_size: int = param(
-        8,
-        "consecutive centre words that share their negatives; 0 draws negatives for each pair separately",
-        at_least=0,
+        8, "consecutive centre words that share their negatives; 0 draws negatives for each pair separately", at_least=0,
         at_most=64,
-    )
+    )  # fmt: skip
     draws: int | None = param(
         None, "negatives per block, with --collapsed per input; by default enough to keep each update small", at_least=1,
         at_most=MAX_DRAWS,
@@ -118,11 +114,9 @@ class CollapsedSettings(Settings):
     panel = "With --collapsed"
 
     warm_start: str = param(
-        "ns",
-        "objective of one epoch of streaming for initialisation; `none` initialises at random",
-        choices=("ns", "none"),
+        "ns", "objective of one epoch of streaming for initialisation; `none` initialises at random", choices=("ns", "none"),
         fine=True,
-    )
+    )  # fmt: skip
     # One pass instead of five fits what happened to be kept: after 10 iterations on 10 MB of Wikipedia held-out text has -8.23
     # instead of -8.13 nats.
     count_passes: int = param(
