@@ -75,24 +75,15 @@ SCHEMA = FolderSchema(
     "`embedx classify` wrote",
     names={"labels": Names("labels", counted=True), "features": Names("words", required=False)},
     arrays={
-        "hidden": Array(("features", "dim"), FLOATS),
-        "output": Array(("rows", "dim"), FLOATS),
-        "bias": Array(("rows",), FLOATS),
-        "maxima": Array(("features",), FLOATS),
-        "idf": Array(("features",), FLOATS),
-        "label_order": Array(("labels",), ("int32",)),
-        "noise_projection": Array(("features", "stride")),
-        "noise_offset": Array(("stride",)),
-        "noise_weights": Array(("nodes", "stride")),
+        "hidden": Array(("features", "dim"), FLOATS), "output": Array(("rows", "dim"), FLOATS),
+        "bias": Array(("rows",), FLOATS), "maxima": Array(("features",), FLOATS), "idf": Array(("features",), FLOATS),
+        "label_order": Array(("labels",), ("int32",)), "noise_projection": Array(("features", "stride")),
+        "noise_offset": Array(("stride",)), "noise_weights": Array(("nodes", "stride")),
         "noise_biases": Array(("nodes",), is_finite=False),  # infinite where a branch has no label
-        "noise_leaves": Array(("labels",), ("int32",)),
-        "ngrams": Array(("ngrams",), ("int64",)),
-        **label_tree.ARRAYS,
-        **calibration.ARRAYS,
-        **decisions.ARRAYS,
-        **neighbours.ARRAYS,
+        "noise_leaves": Array(("labels",), ("int32",)), "ngrams": Array(("ngrams",), ("int64",)),
+        **label_tree.ARRAYS, **calibration.ARRAYS, **decisions.ARRAYS, **neighbours.ARRAYS,
     },
-)
+)  # fmt: skip
 
 
 @dataclass

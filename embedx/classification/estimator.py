@@ -45,13 +45,8 @@ if TYPE_CHECKING:
 MAX_WEIGHTS = 5_000_000  # features × rows
 MAX_PRODUCTS = 1_000_000_000  # values × rows: multiplications in one look at the data
 OTHER_NAMES = {"seed": "random_state", "threads": "n_jobs"}
-NOT_TRAINING = {
-    "unseen",
-    "pretrained",
-    "validation_labels",
-    "weight_threshold",
-    *OF_TREE,
-}  # how files are tested, and what stays as it is
+# How files are tested, and what stays as it is.
+NOT_TRAINING = {"unseen", "pretrained", "validation_labels", "weight_threshold", *OF_TREE}
 FIELDS = fields_of(ClassifySettings, is_of_words=False)
 PARAMETERS: dict[str, Any] = {name: None for name in FIELDS if name not in {*OTHER_NAMES, *NOT_TRAINING}}
 PARAMETERS |= {"random_state": None, "n_jobs": None, "verbose": False}

@@ -21,34 +21,19 @@ from embedx.training.progress import Reporter
 
 COMMANDS: dict[str, dict[str, Callable[..., None]]] = {  # by section of the help
     "Train": {
-        "train": training.train,
-        "classify": training.classify,
-        "compare": training.compare,
-        "resume": training.resume,
-        "word2vec": peers.word2vec,
-        "supervised": peers.supervised,
-        "test": peers.score,
-        "predict-prob": peers.predict_prob,
+        "train": training.train, "classify": training.classify, "compare": training.compare, "resume": training.resume,
+        "word2vec": peers.word2vec, "supervised": peers.supervised, "test": peers.score, "predict-prob": peers.predict_prob,
     },
     "Use a model": {
-        "info": models.info,
-        "predict": models.predict,
-        "nn": models.nearest,
-        "analogy": models.analogy,
-        "vectors": models.vectors,
-        "export": models.export,
+        "info": models.info, "predict": models.predict, "nn": models.nearest, "analogy": models.analogy,
+        "vectors": models.vectors, "export": models.export,
     },
     "Evaluate": {"eval": models.evaluate, "report": models.report, "objectives": data.list_objectives},
     "Data": {
-        "phrases": data.phrases,
-        "corpus list": data.list_recipes,
-        "corpus info": data.info,
-        "corpus fetch": data.fetch,
-        "corpus check": data.check,
-        "cache list": data.cache_list,
-        "cache clear": data.cache_clear,
+        "phrases": data.phrases, "corpus list": data.list_recipes, "corpus info": data.info, "corpus fetch": data.fetch,
+        "corpus check": data.check, "cache list": data.cache_list, "cache clear": data.cache_clear,
     },
-}
+}  # fmt: skip
 
 _received: list[int] = []  # the signal that ended the run
 

@@ -29,24 +29,14 @@ def info(model: str, as_json: bool = False) -> None:
 
 
 def predict(
-    model: str,
-    data: str,
-    top_k: Annotated[int | None, typer.Option(min=1)] = None,
+    model: str, data: str, top_k: Annotated[int | None, typer.Option(min=1)] = None,
     threshold: Annotated[float | None, typer.Option(min=0, max=1)] = None,
-    coverage: Annotated[float | None, typer.Option(min=0, max=1)] = None,
-    text_column: str | None = None,
-    id_column: str | None = None,
-    threads: Annotated[int | None, typer.Option(min=1, max=MAX_THREADS)] = None,
-    search: bool = False,
-    scored_fraction: Annotated[float, typer.Option(min=0, max=1)] = 0.05,
-    cluster: str | None = None,
-    workers: Annotated[int | None, typer.Option(min=1, max=MAX_WORKERS)] = None,
-    output: Path | None = None,
-    overwrite: bool = False,
-    quiet: bool = False,
-    verbose: bool = False,
-    as_json: bool = False,
-) -> None:
+    coverage: Annotated[float | None, typer.Option(min=0, max=1)] = None, text_column: str | None = None,
+    id_column: str | None = None, threads: Annotated[int | None, typer.Option(min=1, max=MAX_THREADS)] = None,
+    search: bool = False, scored_fraction: Annotated[float, typer.Option(min=0, max=1)] = 0.05, cluster: str | None = None,
+    workers: Annotated[int | None, typer.Option(min=1, max=MAX_WORKERS)] = None, output: Path | None = None,
+    overwrite: bool = False, quiet: bool = False, verbose: bool = False, as_json: bool = False,
+) -> None:  # fmt: skip
     """List the best labels of each row, with their probabilities.
 
     --threshold and --coverage leave out labels that are not probable enough. A row without any is an empty line, or [].

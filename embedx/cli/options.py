@@ -288,14 +288,9 @@ def export_options() -> Options:
 
 
 SETTINGS = {  # of commands
-    "train": train_options,
-    "classify": classify_options,
-    "compare": compare_options,
-    "corpus check": train_options,
-    "phrases": phrase_options,
-    "report": report_options,
-    "export": export_options,
-}
+    "train": train_options, "classify": classify_options, "compare": compare_options, "corpus check": train_options,
+    "phrases": phrase_options, "report": report_options, "export": export_options,
+}  # fmt: skip
 
 
 def settings_listed(objective: str) -> dict[str, str]:

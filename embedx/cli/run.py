@@ -19,16 +19,8 @@ from embedx.training.interrupts import to_the_end
 from embedx.training.progress import Progress
 from embedx.training.trainer import Outcome
 
-OF_MODEL = (
-    "collapsed",
-    "train_labels",
-    "test",
-    "test_labels",
-    "label_names",
-    "objective",
-    "start",
-    "output",
-)  # beside settings
+# Beside settings.
+OF_MODEL = ("collapsed", "train_labels", "test", "test_labels", "label_names", "objective", "start", "output")
 
 
 def checkpoints_of(command: str, given: SimpleNamespace, folder: Path, progress: Progress) -> tuple[Checkpoints, bool]:

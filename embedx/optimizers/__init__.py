@@ -10,15 +10,9 @@ from embedx.optimizers.contract import PER_COORDINATE, PER_ROW, STATELESS, Optim
 
 # Each as file.Class of this folder, in the order of help texts.
 REGISTRY = (
-    "adagrad.Adagrad",
-    "rowwise_adagrad.RowwiseAdagrad",
-    "bounded_adagrad.BoundedAdagrad",
-    "sgd.StochasticGradientDescent",
-    "mixture.Mixture",
-    "rowwise_adagrad_momentum.RowwiseAdagradMomentum",
-    "lbfgs.Lbfgs",
-    "dcd.DualCoordinateDescent",
-)
+    "adagrad.Adagrad", "rowwise_adagrad.RowwiseAdagrad", "bounded_adagrad.BoundedAdagrad", "sgd.StochasticGradientDescent",
+    "mixture.Mixture", "rowwise_adagrad_momentum.RowwiseAdagradMomentum", "lbfgs.Lbfgs", "dcd.DualCoordinateDescent",
+)  # fmt: skip
 
 OPTIMIZERS: dict[str, type[Optimizer]] = registry.load(__name__, REGISTRY)
 

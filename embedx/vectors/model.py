@@ -48,15 +48,11 @@ SCHEMA = FolderSchema(
     "`embedx train` wrote, or a vector file (SoftmaxClassifier.load reads classifiers)",
     names={"vocabulary": Names("words"), **{stem: Names(f"collocations of {stem}", required=False) for stem in PASSES}},
     arrays={
-        "input": Array(("words", "dim"), required=True),
-        "output": Array(("outputs", "dim")),
-        "bias": Array(("outputs",)),
+        "input": Array(("words", "dim"), required=True), "output": Array(("outputs", "dim")), "bias": Array(("outputs",)),
         "heldout_counts": Array(("words",), ("int64",)),
-        "word_part": Array(("words", "dim")),
-        "ngram": Array(("ngrams", "dim")),
-        "ngram_bucket": Array(("ngrams",), ("int32",)),
+        "word_part": Array(("words", "dim")), "ngram": Array(("ngrams", "dim")), "ngram_bucket": Array(("ngrams",), ("int32",)),
     },
-)
+)  # fmt: skip
 
 
 class UnknownWordError(EmbedxError, KeyError):

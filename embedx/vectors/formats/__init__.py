@@ -18,17 +18,9 @@ from embedx.vectors.formats.contract import Format, Found, Opened
 # Each as file.NAME of this folder. A file is of the first that recognises it: safetensors may begin like a pickle, but no
 # pickle continues like them, and much looks like GloVe's text.
 REGISTRY = (
-    "word2vec.WORD2VEC",
-    "word2vec.WORD2VEC_BINARY",
-    "fasttext.FASTTEXT",
-    "npz.NPZ",
-    "safetensors.SAFETENSORS",
-    "parquet.PARQUET",
-    "gensim.GENSIM",
-    "word2vec.GLOVE",
-    "static_embedding.STATIC_EMBEDDING",
-    "model_folder.MODEL_FOLDER",
-)
+    "word2vec.WORD2VEC", "word2vec.WORD2VEC_BINARY", "fasttext.FASTTEXT", "npz.NPZ", "safetensors.SAFETENSORS",
+    "parquet.PARQUET", "gensim.GENSIM", "word2vec.GLOVE", "static_embedding.STATIC_EMBEDDING", "model_folder.MODEL_FOLDER",
+)  # fmt: skip
 
 FORMATS: dict[str, Format] = registry.load(__name__, REGISTRY)
 
