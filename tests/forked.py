@@ -22,10 +22,8 @@ COMMAND = "from embedx.cli.app import main\nmain()"
 EVAL = "import runpy\nrunpy.run_module('eval', run_name='__main__')"  # `python -m eval`
 PATIENCE = 300  # seconds
 IMPORTS = {
-    "embedx": [
-        "smart_open", "embedx.classification.task", "embedx.cli.app", "embedx.cli.labels", "embedx.cli.words",
-        "embedx.skipgram.collapsed", "embedx.skipgram.task", "embedx.text.sources", "embedx.vectors.formats",
-    ],
+    "embedx": ["smart_open", "embedx.classification.task", "embedx.cli.app", "embedx.cli.labels", "embedx.cli.words",
+     "embedx.skipgram.collapsed", "embedx.skipgram.task", "embedx.text.sources", "embedx.vectors.formats"],
     "numba": [],  # for what embedx does where it is imported
 }  # fmt: skip
 CAN_FORK = sys.platform == "linux"  # elsewhere a child may not use all of the system's libraries

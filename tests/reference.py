@@ -90,10 +90,8 @@ def smoothed_margin(z, positives, negatives, mu):
     found = optimize.minimize(
         lambda alpha: mu / 2 * alpha @ alpha - wins @ alpha, 0 * sign, jac=lambda alpha: mu * alpha - wins, method="SLSQP",
         bounds=[(0, 1) if s > 0 else (-1, 0) for s in sign], options={"ftol": 1e-15, "maxiter": 1000},
-        constraints=[
-            {"type": "eq", "fun": np.sum, "jac": np.ones_like},
-            {"type": "ineq", "fun": lambda alpha: 1 - alpha[sign > 0].sum(), "jac": lambda alpha: -1.0 * (sign > 0)},
-        ],
+        constraints=[{"type": "eq", "fun": np.sum, "jac": np.ones_like},
+         {"type": "ineq", "fun": lambda alpha: 1 - alpha[sign > 0].sum(), "jac": lambda alpha: -1.0 * (sign > 0)}],
     )  # fmt: skip
     alpha = np.zeros(len(z))
     alpha[negatives], alpha[positives] = found.x[sign > 0], found.x[sign < 0]
@@ -173,12 +171,11 @@ NAIVE_OPTIMIZERS = {
     # the same, with one sum for each row
     "rowwise-adagrad": NaiveOptimizer(lambda s, g: s + np.sum(g**2), np.sqrt, by_row=True, decays_at_zero=False),
     # the same until the sum has come to a limit
-    "bounded-adagrad": NaiveOptimizer(
-        lambda s, g: np.minimum(s + np.sum(g**2), 5000), np.sqrt, by_row=True, decays_at_zero=False
-    ),
+    "bounded-adagrad": NaiveOptimizer(lambda s, g: np.minimum(s + np.sum(g**2), 5000), np.sqrt, by_row=True,
+     decays_at_zero=False),
     # Ruiz et al. 2018, appendix
     "mixture": NaiveOptimizer(lambda s, g: 0.1 * g**2 + 0.9 * s, lambda s: 1 + np.sqrt(s)),
-}
+}  # fmt: skip
 
 
 def descend(name, w, s, g, lr, most=np.inf):

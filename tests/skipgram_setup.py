@@ -51,12 +51,10 @@ class Setup:
         n_rows, columns = objective.n_rows(n_words), dim + bias
         rule, self.optimizer = update_rule(optimizer, row_length=dim), optimizer
         self.tables = engine.SkipGramTables(
-            new_table(n_words + n_ngrams, columns, rule),
-            new_table(n_rows, columns, rule),
-            np.zeros((n_words, objective.state_width), dtype=np.float32),
-            np.zeros(n_words, dtype=np.int64),
+            new_table(n_words + n_ngrams, columns, rule), new_table(n_rows, columns, rule),
+            np.zeros((n_words, objective.state_width), dtype=np.float32), np.zeros(n_words, dtype=np.int64),
             parts_at_random(n_words, n_ngrams) if n_ngrams else NO_PARTS,
-        )
+        )  # fmt: skip
         self.tables.inputs.rows[:n_words, :dim] = rng.normal(0, 0.5, (n_words, dim))
         self.tables.inputs.rows[n_words:, :dim] = np.random.default_rng(9).normal(0, 0.5, (n_ngrams, dim))
         self.tables.outputs.rows[:, :columns] = rng.normal(0, 0.5, (n_rows, columns))
@@ -70,9 +68,8 @@ class Setup:
         self.draws = self.drawing.data(n_draws)
         self.alias = AliasTable(self.draws.values, self.draws.rows)
         self.plan = blocks.BlockPlan(
-            list(ENCODERS).index(architecture), window, block_size, n_draws, n_rows,
-            blocks.CANDIDATES[self.drawing.candidates], form_of(objective), objective.keeps_accidental_hits,
-            objective.uses_log_expected_count, objective.uses_score_gain,
+            list(ENCODERS).index(architecture), window, block_size, n_draws, n_rows, blocks.CANDIDATES[self.drawing.candidates],
+            form_of(objective), objective.keeps_accidental_hits, objective.uses_log_expected_count, objective.uses_score_gain,
             dim if bias else -1, rule, objective.kind == "proximal",
         )  # fmt: skip
         self.constants = objective.constants(n_draws or n_rows, n_words)

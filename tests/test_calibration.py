@@ -73,12 +73,10 @@ def test_the_probabilities_that_scores_and_ranks_have_are_found_and_keep_the_ord
     np.testing.assert_array_equal(calibration.probabilities(fitted, np.array([[0.5, -np.inf]]))[:, 1], 0)
 
 
-@pytest.mark.parametrize(
-    ("scores", "is_right"),
-    [(np.zeros((0, 5)), np.zeros((0, 5), bool)), (np.zeros((150, 5)), np.ones((150, 5), bool)),
-     (np.full((150, 5), -np.inf), np.zeros((150, 5), bool)), (np.arange(150.0)[:, None], np.arange(150)[:, None] > 75)],
-    ids=["no rows", "all alike and right", "no answers", "told apart by one label alone"],
-)  # fmt: skip
+@pytest.mark.parametrize(("scores", "is_right"), [
+    (np.zeros((0, 5)), np.zeros((0, 5), bool)), (np.zeros((150, 5)), np.ones((150, 5), bool)),
+    (np.full((150, 5), -np.inf), np.zeros((150, 5), bool)), (np.arange(150.0)[:, None], np.arange(150)[:, None] > 75),
+], ids=["no rows", "all alike and right", "no answers", "told apart by one label alone"])  # fmt: skip
 def test_answers_from_which_little_can_be_learned_have_a_calibration_all_the_same(scores, is_right):
     fitted = calibration.fit(scores, is_right)
     calibration.check({"calibration": fitted})

@@ -25,11 +25,10 @@ from tests.forked import embedx_run, environment
 from tests.notes import Notes
 
 RUNS = {
-    "train": "train CORPUS --dim 8 --epochs 80",
-    "train-rows-found": "train CORPUS --objective ldgs --dim 8 --epochs 40",
+    "train": "train CORPUS --dim 8 --epochs 80", "train-rows-found": "train CORPUS --objective ldgs --dim 8 --epochs 40",
     "train-collapsed": "train CORPUS --objective softmax --collapsed --dim 64 --epochs 200",
     "classify": "classify digits --epochs 60 --validation 0.2 --set patience=1000",
-}
+}  # fmt: skip
 # What is made before these train, of the text or of another model, is made anew when they go on.
 MADE = {"train-subwords": "ngram.npy", "train-phrases": "phrases1.tsv", "train-start": "input.npy"}
 PREPARED = {

@@ -96,10 +96,9 @@ def test_every_objective_learns_with_every_sampler(objective):
 RATES = {"sgd": 0.5, "adagrad": 0.4, "mixture": 0.5, "rowwise-adagrad": 4.0}
 REPRESENTATIVES = {
     "drawn": of(lambda o: o.positives == "single" and "unigram" in o.samplers() and o.kind == "gradient"),
-    "path": of(lambda o: "path" in o.candidates),
-    "columns": of(lambda o: o.samplers()[0] == "all" and not o.separable),
+    "path": of(lambda o: "path" in o.candidates), "columns": of(lambda o: o.samplers()[0] == "all" and not o.separable),
     "tiles": of(lambda o: o.samplers()[0] == "all" and o.separable),
-}
+}  # fmt: skip
 
 
 def test_every_optimiser_for_minibatches_has_a_rate_here():

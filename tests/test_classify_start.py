@@ -67,18 +67,13 @@ def test_new_labels_are_learned_and_old_ones_kept(place, options):
         assert np.mean(next(after.top_k(data.features, 1))[0][:, 0] == data.labels.ids) > 0.95
 
 
-@pytest.mark.parametrize(
-    ("first", "then", "message"),
-    [
-        ("--weights sparse --objective ova", "", "--start m: its weights are sparse, .*--weights dense"),
-        ("", "--objective ova", "--start m: was trained with --objective softmax"),
-        ("--hidden 4", "--hidden 5", "--start m: --hidden is 4 there"),
-        ("", "--scaling l2", "--start m: --scaling is none there"),
-        ("", "--bias none", "--start m: has biases"),
-        ("", "--word-ngrams 2", "--word-ngrams applies only without --start"),
-        ("--objective hs", "", "1 labels that --start does not have, and a tree"),
-    ],
-)
+@pytest.mark.parametrize(("first", "then", "message"), [
+    ("--weights sparse --objective ova", "", "--start m: its weights are sparse, .*--weights dense"),
+    ("", "--objective ova", "--start m: was trained with --objective softmax"),
+    ("--hidden 4", "--hidden 5", "--start m: --hidden is 4 there"), ("", "--scaling l2", "--start m: --scaling is none there"),
+    ("", "--bias none", "--start m: has biases"), ("", "--word-ngrams 2", "--word-ngrams applies only without --start"),
+    ("--objective hs", "", "1 labels that --start does not have, and a tree"),
+])  # fmt: skip
 def test_what_cannot_continue_is_said_in_a_line(place, first, then, message):
     trained("--scaling", "none", *first.split())
     with pytest.raises(EmbedxError, match=message):

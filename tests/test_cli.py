@@ -177,28 +177,24 @@ def test_training_on_baskets_from_standard_input(home):
 FILE_NAME = "the name of a file, but a model is a folder; train with --output mistake.embedx, then write the file with: embedx "
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ("train", "CORPORA"),
-        ("nn x word --top-k 0", "Invalid value for '--top-k' / '-k': "),
-        ("train nowhere.txt", "nowhere.txt: no such file or directory"),
-        ("train TEXT --dim abc", "--dim abc: must be a whole number"),
-        ("train s3://bucket/x", "s3://bucket/x: reading this needs more packages; pip install"),
-        ("train TEXT --min-count 1000000", "lower --min-count"),
-        ("train TEXT --time-budget soon", "--time-budget soon: not a time; write 90s, 10m, 2h or 1h30m"),
-        ("train TEXT --time-budget 5m --epochs 3", "--epochs and --time-budget both say when to stop"),
-        ("train TEXT --log-json no/such/folder/log", "--log-json no/such/folder/log: "),
-        ("train TEXT --dim 2000000000", "numbers need"),
-        ("train TEXT --json-field text", "--json-field text: by its name no corpus is JSON Lines; rename it, or give it on"),
-        ("train TEXT --output mistake.bin", f"--output mistake.bin: {FILE_NAME}export mistake.embedx mistake.bin"),
-        ("train mnist", "mnist: labelled data, no text; train a classifier on it with `embedx classify mnist`"),
-        ("classify digits --validation 1.5", "--validation 1.5: a fraction of the rows must be between 0 and 1"),
-        ("classify bibtexx", "bibtexx: cannot be opened (No such file or directory); did you mean bibtex?"),
-        ("classify text8", "text8: text without labels; train word vectors on it with `embedx train text8`"),
-        ("classify FEW --label-names two", 'two:3: the name "zero" stands in line 1 too; tell the two labels apart'),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "message"), [
+    ("train", "CORPORA"), ("nn x word --top-k 0", "Invalid value for '--top-k' / '-k': "),
+    ("train nowhere.txt", "nowhere.txt: no such file or directory"),
+    ("train TEXT --dim abc", "--dim abc: must be a whole number"),
+    ("train s3://bucket/x", "s3://bucket/x: reading this needs more packages; pip install"),
+    ("train TEXT --min-count 1000000", "lower --min-count"),
+    ("train TEXT --time-budget soon", "--time-budget soon: not a time; write 90s, 10m, 2h or 1h30m"),
+    ("train TEXT --time-budget 5m --epochs 3", "--epochs and --time-budget both say when to stop"),
+    ("train TEXT --log-json no/such/folder/log", "--log-json no/such/folder/log: "),
+    ("train TEXT --dim 2000000000", "numbers need"),
+    ("train TEXT --json-field text", "--json-field text: by its name no corpus is JSON Lines; rename it, or give it on"),
+    ("train TEXT --output mistake.bin", f"--output mistake.bin: {FILE_NAME}export mistake.embedx mistake.bin"),
+    ("train mnist", "mnist: labelled data, no text; train a classifier on it with `embedx classify mnist`"),
+    ("classify digits --validation 1.5", "--validation 1.5: a fraction of the rows must be between 0 and 1"),
+    ("classify bibtexx", "bibtexx: cannot be opened (No such file or directory); did you mean bibtex?"),
+    ("classify text8", "text8: text without labels; train word vectors on it with `embedx train text8`"),
+    ("classify FEW --label-names two", 'two:3: the name "zero" stands in line 1 too; tell the two labels apart'),
+])  # fmt: skip
 def test_a_mistake_gets_one_line_exit_code_2_and_leaves_nothing_behind(home, two_topics, arguments, message):
     (home / "few.txt").write_text("2 1:1\n0 2:1\n")
     (home / "two").write_text("zero\none\nzero\n")
@@ -248,15 +244,11 @@ def test_quiet_shows_warnings_alone_and_verbose_all_settings(home, two_topics):
     assert stream.getvalue() == "warning: a danger\n"
 
 
-@pytest.mark.parametrize(
-    ("words", "unit"),
-    [
-        (["train", "TEXT"], "nats per pair"),
-        (["train", "TEXT", "--objective", "softmax", "--collapsed"], "nats per pair"),
-        (["classify", "FEW", "--objective", "softmax", "--optimizer", "lbfgs", "--l2", 0.1], "nats per row"),
-        (["classify", "FEW", "--objective", "ova", "--loss", "squared-hinge", "--weights", "sparse"], "per row"),
-    ],
-)
+@pytest.mark.parametrize(("words", "unit"), [
+    (["train", "TEXT"], "nats per pair"), (["train", "TEXT", "--objective", "softmax", "--collapsed"], "nats per pair"),
+    (["classify", "FEW", "--objective", "softmax", "--optimizer", "lbfgs", "--l2", 0.1], "nats per row"),
+    (["classify", "FEW", "--objective", "ova", "--loss", "squared-hinge", "--weights", "sparse"], "per row"),
+])  # fmt: skip
 def test_the_loss_is_the_same_from_the_log_to_the_result(home, two_topics, words, unit):
     (home / "few.txt").write_text("0,1 0:1\n1,2 1:1\n3 2:1 3:1\n4,5 3:1\n" * 20)
     places = {"TEXT": two_topics, "FEW": "few.txt"}

@@ -373,20 +373,15 @@ def test_a_run_goes_on_from_a_checkpoint_of_what_is_in_common(monkeypatch):
 # ---- settings
 
 
-@pytest.mark.parametrize(
-    ("words", "n_words", "n_rows", "workers", "threads", "merges"),
-    [
-        (None, 1e6, 1000, 1, 2, 10),  # a single worker
-        (None, 1e7, 1000, 4, 1, 50),  # cheap
-        (None, 1e7, 200_000, 4, 1, 28),  # dear
-        (None, 1e7, 10_000, 16, 1, 50),
-        (None, 1e9, 920_000, 8, 16, 21),  # the head could not keep up with more
-        (None, 1e7, 200_000, 16, 1, 20),
-        (None, 5e9, 200_000, 8, 4, 195),  # ranges of some seconds
-        (None, 1e11, 6_000_000, 16, 16, 98),  # longer ones, so that the head keeps up, as far as that goes
-        (50_000, 1e6, 1000, 4, 1, 25),  # as asked for
-    ],
-)
+@pytest.mark.parametrize(("words", "n_words", "n_rows", "workers", "threads", "merges"), [
+    (None, 1e6, 1000, 1, 2, 10),  # a single worker
+    (None, 1e7, 1000, 4, 1, 50),  # cheap
+    (None, 1e7, 200_000, 4, 1, 28),  # dear
+    (None, 1e7, 10_000, 16, 1, 50), (None, 1e9, 920_000, 8, 16, 21),  # the head could not keep up with more
+    (None, 1e7, 200_000, 16, 1, 20), (None, 5e9, 200_000, 8, 4, 195),  # ranges of some seconds
+    (None, 1e11, 6_000_000, 16, 16, 98),  # longer ones, so that the head keeps up, as far as that goes
+    (50_000, 1e6, 1000, 4, 1, 25),  # as asked for
+])  # fmt: skip
 def test_how_often_a_worker_merges(words, n_words, n_rows, workers, threads, merges):
     size, epochs = Size(workers, threads), 5
     of_worker = epochs * n_words / workers

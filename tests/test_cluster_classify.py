@@ -75,11 +75,10 @@ def assert_same_bytes(a, b):
 # ---- by labels
 
 BY_LABELS = {
-    "dcd": ("squared-hinge", {"weights": "sparse"}),
-    "adagrad": ("logistic", {"weights": "sparse", "l2": 1e-4}),
+    "dcd": ("squared-hinge", {"weights": "sparse"}), "adagrad": ("logistic", {"weights": "sparse", "l2": 1e-4}),
     "tree": ("squared-hinge", {"weights": "tree", "leaf_size": 4, "arity": 4}),
     "trees": ("squared-hinge", {"weights": "tree", "leaf_size": 8, "trees": 2, "beam": 3}),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", BY_LABELS)

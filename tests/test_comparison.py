@@ -67,9 +67,8 @@ def test_those_that_share_the_first_rank_are_reported_with_the_fastest_of_them()
     found = ranked(*(run(name, seed, of[seed - 1], of[2], 0.4) for name, of in values.items() for seed in (1, 2)))
     assert found.advice == [
         "ar and ns share the first rank in log-likelihood (ar has -8.350): no difference to ar is significant.",
-        "Of these ns is the fastest, with 3,000 words per second.",
-        "In word similarity ar and ns are best (0.400).",
-    ]
+        "Of these ns is the fastest, with 3,000 words per second.", "In word similarity ar and ns are best (0.400).",
+    ]  # fmt: skip
     assert [line.standings["log_likelihood"].rank for line in found.lines] == [1, 1]
 
 
@@ -79,14 +78,10 @@ def test_a_model_that_learned_nothing_and_a_single_seed_are_reported():
     assert "--seeds 3" in found.advice[-1]
 
 
-@pytest.mark.parametrize(
-    ("runs_of", "peak"),
-    [
-        ([{"peak": 9e8, "compiled": True}, {}], 2e8),  # of runs that did not compile
-        ([{"peak": 9e8, "compiled": True}], 9e8),
-        ([{"peak": None}], None),
-    ],
-)
+@pytest.mark.parametrize(("runs_of", "peak"), [
+    ([{"peak": 9e8, "compiled": True}, {}], 2e8),  # of runs that did not compile
+    ([{"peak": 9e8, "compiled": True}], 9e8), ([{"peak": None}], None),
+])  # fmt: skip
 def test_the_largest_memory_is_shown(runs_of, peak):
     assert ranked(*(run("ns", seed, -8.5, **more) for seed, more in enumerate(runs_of, 1))).first.peak == peak
 
@@ -170,9 +165,8 @@ def test_runs_that_finish_diverge_and_crash_are_reported_and_none_is_made_twice(
     usual, watched, made = runs.command_of, runs.watched, []
     scripts = {
         "hs": "import sys; print('embedx: the loss is not finite', file=sys.stderr); sys.exit(3)",
-        "ar": "raise MemoryError('no room')",
-        "implicit": "import os; os.kill(os.getpid(), 9)",
-    }
+        "ar": "raise MemoryError('no room')", "implicit": "import os; os.kill(os.getpid(), 9)",
+    }  # fmt: skip
 
     def command_of(data, objective, seed, *others):
         made.append((seed, objective))
@@ -361,18 +355,14 @@ def trials_of(score, used):
     return trial_of, tried
 
 
-@pytest.mark.parametrize(
-    ("score", "used", "has_negatives", "best", "n_trials"),
-    [
-        (lambda rate, n: -abs(math.log(rate / 9)) + 0.01 * n, {}, True, {"learning_rate": 9.0, "negatives": 15}, MAX_TRIALS),
-        (lambda rate, n: -abs(math.log(3 * rate)) - n, {}, True, {"learning_rate": 0.333}, MAX_TRIALS),
-        (lambda rate, n: -abs(math.log(rate)) - n, {}, False, {}, 3),
-        (lambda rate, n: None, {}, True, {}, 4),  # none has a score
-        (lambda rate, n: 1.0, None, True, {}, 1),  # trained without a rate
-        (lambda rate, n: rate, {"optimizer": "sgd", "block_size": 8}, False,
-         {"optimizer": "sgd", "block_size": 8, "learning_rate": 9.0}, 4),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("score", "used", "has_negatives", "best", "n_trials"), [
+    (lambda rate, n: -abs(math.log(rate / 9)) + 0.01 * n, {}, True, {"learning_rate": 9.0, "negatives": 15}, MAX_TRIALS),
+    (lambda rate, n: -abs(math.log(3 * rate)) - n, {}, True, {"learning_rate": 0.333}, MAX_TRIALS),
+    (lambda rate, n: -abs(math.log(rate)) - n, {}, False, {}, 3), (lambda rate, n: None, {}, True, {}, 4),  # none has a score
+    (lambda rate, n: 1.0, None, True, {}, 1),  # trained without a rate
+    (lambda rate, n: rate, {"optimizer": "sgd", "block_size": 8}, False,
+     {"optimizer": "sgd", "block_size": 8, "learning_rate": 9.0}, 4),
+])  # fmt: skip
 def test_the_search_follows_the_better_rate_and_then_tries_more_negatives(score, used, has_negatives, best, n_trials):
     trial_of, tried = trials_of(score, {} if used is None else {"learning_rate": 1.0, "negatives": 5} | used)
     assert tuning.search(trial_of, has_negatives)["trial"] == best

@@ -130,20 +130,14 @@ def test_what_a_model_cannot_decide_is_refused_in_a_line(tmp_path):
     write_xc(tmp_path / "test.txt", data.features, [[0]] * 60, N_LABELS)
     predict, test = ["predict", "model", "test.txt"], ["eval", "model", "--test", "test.txt"]
     for command, why in (
-        (
-            [*predict, "--threshold", 0.5],
-            "--threshold: margin has no probabilities of its own, and nothing calibrates them; train",
-        ),
-        (
-            [*predict, "--coverage", 0.9],
-            "--coverage: the model was trained without at least 100 held-out rows; train with rows",
-        ),
-        (
-            [*predict, "--coverage", 0.9, "--threshold", 0.5],
-            "--coverage does not apply with --threshold or --search; leave out",
-        ),
+        ([*predict, "--threshold", 0.5],
+         "--threshold: margin has no probabilities of its own, and nothing calibrates them; train"),
+        ([*predict, "--coverage", 0.9],
+         "--coverage: the model was trained without at least 100 held-out rows; train with rows"),
+        ([*predict, "--coverage", 0.9, "--threshold", 0.5],
+         "--coverage does not apply with --threshold or --search; leave out"),
         ([*test, "--per-label", "no/l.csv"], "--per-label no/l.csv: no such folder; make it, or name another file"),
-    ):
+    ):  # fmt: skip
         done = embedx_run(tmp_path, *command, check=False)
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr.splitlines()[-1].startswith(f"embedx: {why}")

@@ -78,15 +78,12 @@ def test_classifiers_on_sparse_features(name, hidden):
     by_threads(topics_run, name, batch_size=64, **({"hidden": hidden} if hidden else {}))
 
 
-@pytest.mark.parametrize(
-    ("name", "options"),
-    [
-        ("ove", {"optimizer": "rowwise-adagrad", "max_norm": 0.5}), ("ove", {"optimizer": "mixture", "l2": 1e-3}),
-        ("ar", {"sampler": "adversarial"}), ("ns", {"sampler": "unigram", "labels": "one"}), ("ns", {"sampler": "all"}),
-        ("margin", {"optimizer": "mixture", "l2": 1e-3}), ("softmax", {"optimizer": "lbfgs", "l2": 1e-3}), ("implicit", {}),
-        ("ldgs", {"hidden": 6, "rescore": False}),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "options"), [
+    ("ove", {"optimizer": "rowwise-adagrad", "max_norm": 0.5}), ("ove", {"optimizer": "mixture", "l2": 1e-3}),
+    ("ar", {"sampler": "adversarial"}), ("ns", {"sampler": "unigram", "labels": "one"}), ("ns", {"sampler": "all"}),
+    ("margin", {"optimizer": "mixture", "l2": 1e-3}), ("softmax", {"optimizer": "lbfgs", "l2": 1e-3}), ("implicit", {}),
+    ("ldgs", {"hidden": 6, "rescore": False}),
+])  # fmt: skip
 def test_classifiers_in_other_ways(name, options):
     by_threads(topics_run, name, **options)
 

@@ -61,10 +61,9 @@ class Problem:
         self.dense[4] = self.dense[:, 9] = 0
         inputs, targets = np.nonzero(self.dense)
         self.counts = Counts(
-            np.searchsorted(inputs, np.arange(N + 1)).astype(np.int64),
-            targets.astype(np.int32),
+            np.searchsorted(inputs, np.arange(N + 1)).astype(np.int64), targets.astype(np.int32),
             self.dense[inputs, targets].astype(np.float32),
-        )
+        )  # fmt: skip
         own = {"loss": "softmax"} if objective == "ldgs" else {}
         objective = OBJECTIVES[objective](OBJECTIVES[objective].Settings.from_options(own))
         self.rows = rows(objective, self.counts, N, DIM, threads)

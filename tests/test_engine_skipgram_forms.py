@@ -41,14 +41,10 @@ def assert_trains_as_the_reference(setup, start=10, stop=100, lr=0.02, chunk=200
 
 FORMS = {
     SUMMED: [("ns", {"negatives": 4}), ("nce", {"negatives": 4})],
-    JOINT: [
-        ("ar", {}), ("umax", {}), ("implicit", {}), ("bouchard", {}), ("sgd-double-sum", {}),
-        ("sampled-softmax", {"complementary": True}),
-    ],
-    SINGLE: [
-        ("ove", {}), ("sampled-softmax", {}), ("sampled-softmax", {"keep_hits": True}), ("ova", {}),
-        ("ar", {"augment": "noise"}), ("implicit", {"double_sum": "proposed"}),
-    ],
+    JOINT: [("ar", {}), ("umax", {}), ("implicit", {}), ("bouchard", {}), ("sgd-double-sum", {}),
+     ("sampled-softmax", {"complementary": True})],
+    SINGLE: [("ove", {}), ("sampled-softmax", {}), ("sampled-softmax", {"keep_hits": True}), ("ova", {}),
+     ("ar", {"augment": "noise"}), ("implicit", {"double_sum": "proposed"})],
 }  # fmt: skip
 
 
@@ -80,11 +76,10 @@ def test_all_rows_are_candidates_however_many_there_are(name, form, n_words, blo
 EVERY_WAY = [
     *(("ns", sampler) for sampler in ("unigram", "uniform", "all")),
     *(("ar", sampler) for sampler in ("unigram", "uniform", "all")),
-    *(("ove", sampler) for sampler in ("unigram", "uniform", "all")),
-    ("hs", "path"),
+    *(("ove", sampler) for sampler in ("unigram", "uniform", "all")), ("hs", "path"),
     ("implicit", "unigram"),  # whose step depends on the score gain, the 1 of the biases included
     ("softmax", "all"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("optimizer", "sampler", "settings"), [

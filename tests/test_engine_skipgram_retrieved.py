@@ -75,13 +75,10 @@ class Retrieving(Setup):
             yield Block([*certain, *noise], inputs, examples)
 
 
-@pytest.mark.parametrize(
-    ("block_size", "draws", "bias", "n_ngrams", "architecture"),
-    [
-        (1, 6, False, 0, "skipgram"), (4, 6, True, 20, "skipgram"), (5, 20, True, 0, "cbow"), (64, 3, False, 20, "cbow"),
-        (4, 0, True, 0, "skipgram"), (64, 6, True, 0, "skipgram"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("block_size", "draws", "bias", "n_ngrams", "architecture"), [
+    (1, 6, False, 0, "skipgram"), (4, 6, True, 20, "skipgram"), (5, 20, True, 0, "cbow"), (64, 3, False, 20, "cbow"),
+    (4, 0, True, 0, "skipgram"), (64, 6, True, 0, "skipgram"),
+])  # fmt: skip
 def test_what_was_found_competes_and_draws_stand_for_the_rest(block_size, draws, bias, n_ngrams, architecture):
     setup = Retrieving(block_size, draws, bias=bias, n_ngrams=n_ngrams, architecture=architecture)
     naive = Naive(setup.tables, setup.optimizer, setup.objective, setup.constants, setup.plan.bias, setup.dim)

@@ -75,16 +75,12 @@ def test_the_settings_are_used_and_recorded(data):
     assert fitted.n_iter_ == 2
 
 
-@pytest.mark.parametrize(
-    ("parameters", "optimizer"),
-    [
-        ({}, "lbfgs"), ({"objective": "ova"}, "lbfgs"), ({"objective": "ns"}, "adagrad"),
-        ({"objective": "ove", "sampler": "all", "optimizer": "lbfgs"}, "lbfgs"), ({"epochs": 1}, "adagrad"),
-        ({"time_budget": "0.1s"}, "adagrad"),
-        ({"objective": "ova", "sampler": "uniform", "negatives": 2}, "adagrad"), ({"n_jobs": 2}, "adagrad"),
-    ],
-    ids=str,
-)  # fmt: skip
+@pytest.mark.parametrize(("parameters", "optimizer"), [
+    ({}, "lbfgs"), ({"objective": "ova"}, "lbfgs"), ({"objective": "ns"}, "adagrad"),
+    ({"objective": "ove", "sampler": "all", "optimizer": "lbfgs"}, "lbfgs"), ({"epochs": 1}, "adagrad"),
+    ({"time_budget": "0.1s"}, "adagrad"), ({"objective": "ova", "sampler": "uniform", "negatives": 2}, "adagrad"),
+    ({"n_jobs": 2}, "adagrad"),
+], ids=str)  # fmt: skip
 def test_the_optimum_is_sought_where_that_is_meant_and_data_are_not_too_large(data, parameters, optimizer, monkeypatch):
     if "n_jobs" in parameters:
         monkeypatch.setattr(estimator, "MAX_PRODUCTS", 600 * 256 * 10 - 1)

@@ -40,9 +40,8 @@ def run(
         found = dataclasses.replace(found, log_likelihood=float(found.values.mean()))
         result = {
             "settings": {"negatives": 5, "block_size": 8, "draws": 32}, "loss": 2.5, "words": 5000,
-            "epochs": float(options.get("epochs", 12.0)), "seconds": seconds,
-            "words_per_second": speed, "whole": 20.0, "peak_rss": 200_000_000,
-            "heldout": found.metrics() | script.by_group(found),
+            "epochs": float(options.get("epochs", 12.0)), "seconds": seconds, "words_per_second": speed, "whole": 20.0,
+            "peak_rss": 200_000_000, "heldout": found.metrics() | script.by_group(found),
             "scores": {"WordSim-353": wordsim, "SimLex-999": 0.25, "Google analogies": 0.4},
         }  # fmt: skip
         if pooled is not None:
@@ -83,12 +82,11 @@ def epochs_of(n, **more):
 def test_the_best_point_is_chosen_on_spans_that_it_is_not_scored_on(records):
     found = records(
         {"part": "time", "name": "ns", "level": -9.4, "seed": 1, "even": -0.5},
-        epochs_of(3, name="ns", level=-9.3, even=0.4, seconds=30),
-        epochs_of(5, name="ns", level=-9.0, even=0.0, seconds=50),
+        epochs_of(3, name="ns", level=-9.3, even=0.4, seconds=30), epochs_of(5, name="ns", level=-9.0, even=0.0, seconds=50),
         epochs_of(10, name="ns", level=-8.0, seconds=90),  # too long
         epochs_of(3, name="ns", level=-9.3, even=0.4, seconds=30, seed=2),
         {"part": "time", "name": "hs", "level": -9.2, "seed": 1},
-    )
+    )  # fmt: skip
     points = compared.points(found)
     assert {name: sorted(of) for name, of in points.items()} == {"ns": ["3", "5", "end"], "hs": ["end"]}
     assert compared.best_label(points["ns"]) == "3"  # likelier only where it is chosen

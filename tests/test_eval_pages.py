@@ -40,20 +40,15 @@ def test_every_picture_is_made_and_shown(name):
 # Numbers with decimals in hand-written sentences: a number must stand in one of the page's tables, follow from the records by
 # the line that has it below, or be stated here: a setting, a number of the paper's, or an observation without record.
 STATED = {
-    "speed": "0.0001 0.010 1.0",
-    "speed-classification": "0.005",
-    "speed-many-labels": "0.005 5.7",
-    "defaults": "0.1 0.574 2.69 0.604 1.84 0.614 0.547 0.568 0.533 0.553 0.576 0.597 0.555 0.765 0.007 0.044",
-    "objectives": "",
+    "speed": "0.0001 0.010 1.0", "speed-classification": "0.005", "speed-many-labels": "0.005 5.7",
+    "defaults": "0.1 0.574 2.69 0.604 1.84 0.614 0.547 0.568 0.533 0.553 0.576 0.597 0.555 0.765 0.007 0.044", "objectives": "",
     "papers-augment-and-reduce": "0.35 0.31 0.23 0.59 0.1 0.01 0.02 0.9 0.8 0.11 0.26 0.50 4.1 0.1.0 3.11.7",
     "papers-one-vs-each": "0.1.0 3.11.7 0.622 2.793 0.095 0.162 0.64 0.09 0.010 0.11 0.7 0.9 0.5 0.3 0.1 2.5 4.1",
     "papers-unbiased-softmax": "0.9 0.1.0 3.11.7 0.73 0.75 0.62 0.64 1.461 4.008 6.136 4.743 1.414 0.1",
-    "papers-adversarial": "1.5 7.5e-4 2.8e-4 2.3e-4 0.5e-4 0.3",
-    "scale": "1.1",
-    "subwords": "",
+    "papers-adversarial": "1.5 7.5e-4 2.8e-4 2.3e-4 0.5e-4 0.3", "scale": "1.1", "subwords": "",
     "cluster": "0.8 1.05 1.15 0.026",  # what was aimed at, and a second seed
     "papers-ldgs": "0.1.0 3.11.7",
-}
+}  # fmt: skip
 
 
 def claims_of_adversarial():

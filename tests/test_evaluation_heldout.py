@@ -31,12 +31,10 @@ def words_model(objective="softmax", n=30, dim=4, seed=1, **settings):
     groups = (SkipGramSettings(), found.Settings(), TextSettings(), VocabularySettings())
     record = {name: value for group in groups for name, value in group.record().items()}
     return WordVectors(
-        [f"w{k}" for k in range(n)],
-        {name: array.astype(np.float32) for name, array in arrays.items()},
-        counts=np.sort(rng.integers(5, 1000, n))[::-1].copy(),
-        settings={**record, "sample": 0.01, **settings},
+        [f"w{k}" for k in range(n)], {name: array.astype(np.float32) for name, array in arrays.items()},
+        counts=np.sort(rng.integers(5, 1000, n))[::-1].copy(), settings={**record, "sample": 0.01, **settings},
         facts={"objective": objective},
-    )
+    )  # fmt: skip
 
 
 def random_pairs(n, n_words=30, seed=2, n_groups=20):

@@ -186,15 +186,12 @@ def test_probabilities_of_zero_do_not_disturb_the_temperature():
     assert fit_temperature(blocks_of(np.hstack([ruled_out, z]), truth)[0]) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize(
-    ("z", "at_least", "at_most"),
-    [
-        ([[0.0, 0.0], [3.0, 3.0]], 1.0, 1.0),  # any is as good
-        ([[1.0, 0.0], [2.0, 0.0]], 10.0, 1e3),  # the more the better
-        ([[0.0, 1.0], [0.0, 2.0]], 1e-3, 2e-3),  # the less the better
-        ([[1e6, 0.0], [0.0, 1e6]], 1e-3, 2e-3),  # and from far away
-    ],
-)
+@pytest.mark.parametrize(("z", "at_least", "at_most"), [
+    ([[0.0, 0.0], [3.0, 3.0]], 1.0, 1.0),  # any is as good
+    ([[1.0, 0.0], [2.0, 0.0]], 10.0, 1e3),  # the more the better
+    ([[0.0, 1.0], [0.0, 2.0]], 1e-3, 2e-3),  # the less the better
+    ([[1e6, 0.0], [0.0, 1e6]], 1e-3, 2e-3),  # and from far away
+])  # fmt: skip
 def test_a_temperature_without_a_finite_optimum_stays_within_bounds(z, at_least, at_most):
     blocks, passes = blocks_of(np.array(z), [[0], [0]])
     assert at_least <= fit_temperature(blocks) <= at_most

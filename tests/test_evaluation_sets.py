@@ -49,23 +49,20 @@ def test_headings_quotation_marks_and_words_with_spaces(tmp_path):
     assert questions.sections == ["cities", "more"]
 
 
-@pytest.mark.parametrize(
-    ("reader", "content", "complaint"),
-    [
-        (word_sets.read_pairs, "a,b,1\na,b\n", "set.txt:2: not a pair with its score; lines look like `tiger TAB"),
-        (word_sets.read_pairs, "a\tb\t1\na\tb\tx\n", "set.txt:2: not a pair"),
-        (word_sets.read_pairs, "a\tb\tnan\n", "set.txt:1: a word is missing or the score is not finite"),
-        (word_sets.read_pairs, "a\t\t1\n", "set.txt:1: a word is missing"),
-        (word_sets.read_pairs, "# nothing\n", "set.txt: holds no pairs"),
-        (word_sets.read_analogies, ": s\na b c d\na b c\n", "set.txt:3: 3 words; a question has four"),
-        (word_sets.read_analogies, ": s\n", "set.txt: holds no questions"),
-        (word_sets.read_analogies, ": s\na,b,c\n", "set.txt:2: 1 words; a question has four"),
-        (word_sets.read_categories, "owl\tbird\ncat\t\n", "set.txt:2: not a word with its category"),
-        (word_sets.read_categories, "owl\tbird\nhen\tbird\n", "set.txt: 1 categories; there must be two at least"),
-        (word_sets.read_outliers, "a\nb\n\nx\n\nc\nd\n", "set.txt: not groups of two words or more that belong together"),
-        (word_sets.read_outliers, "a\n\nx\n", "set.txt: not groups of two words or more"),
-    ],
-)
+@pytest.mark.parametrize(("reader", "content", "complaint"), [
+    (word_sets.read_pairs, "a,b,1\na,b\n", "set.txt:2: not a pair with its score; lines look like `tiger TAB"),
+    (word_sets.read_pairs, "a\tb\t1\na\tb\tx\n", "set.txt:2: not a pair"),
+    (word_sets.read_pairs, "a\tb\tnan\n", "set.txt:1: a word is missing or the score is not finite"),
+    (word_sets.read_pairs, "a\t\t1\n", "set.txt:1: a word is missing"),
+    (word_sets.read_pairs, "# nothing\n", "set.txt: holds no pairs"),
+    (word_sets.read_analogies, ": s\na b c d\na b c\n", "set.txt:3: 3 words; a question has four"),
+    (word_sets.read_analogies, ": s\n", "set.txt: holds no questions"),
+    (word_sets.read_analogies, ": s\na,b,c\n", "set.txt:2: 1 words; a question has four"),
+    (word_sets.read_categories, "owl\tbird\ncat\t\n", "set.txt:2: not a word with its category"),
+    (word_sets.read_categories, "owl\tbird\nhen\tbird\n", "set.txt: 1 categories; there must be two at least"),
+    (word_sets.read_outliers, "a\nb\n\nx\n\nc\nd\n", "set.txt: not groups of two words or more that belong together"),
+    (word_sets.read_outliers, "a\n\nx\n", "set.txt: not groups of two words or more"),
+])  # fmt: skip
 def test_what_is_malformed_is_named(tmp_path, reader, content, complaint):
     (tmp_path / "set.txt").write_text(content)
     with pytest.raises(EmbedxError, match=re.escape(complaint)):
@@ -254,11 +251,9 @@ def test_the_command_line_takes_them_all(two_sides):
     assert (printed["protocol"]["name"], len(printed["scores"])) == ("gensim", 1)
     done = embedx_run(two_sides, "nn", "good.0", "w1", "--vectors", "sum", check=False)
     assert (done.returncode, done.stderr.splitlines()) == (
-        2,
-        ["embedx: --vectors sum: this model has no output vectors, which only a model folder keeps"],
-    )
+        2, ["embedx: --vectors sum: this model has no output vectors, which only a model folder keeps"],
+    )  # fmt: skip
     done = embedx_run(two_sides, "eval", "good.0", "--against", "bad.*", "--text", "pairs.tsv", check=False)
     assert (done.returncode, done.stderr.splitlines()) == (
-        2,
-        ["embedx: --text takes no --against; name all models before it"],
-    )
+        2, ["embedx: --text takes no --against; name all models before it"],
+    )  # fmt: skip

@@ -24,13 +24,10 @@ def toy(words=None, dim=7):
     return model.WordVectors(words, {"input": np.where(np.isfinite(vectors), vectors, np.float32(-0.0))})
 
 
-@pytest.mark.parametrize(
-    ("format", "name"),
-    [
-        ("word2vec", "out"), ("word2vec", "out.gz"), ("word2vec-binary", "out"), ("word2vec-binary", "out.bin.bz2"),
-        ("glove", "out"), ("glove", "out.xz"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("format", "name"), [
+    ("word2vec", "out"), ("word2vec", "out.gz"), ("word2vec-binary", "out"), ("word2vec-binary", "out.bin.bz2"),
+    ("glove", "out"), ("glove", "out.xz"),
+])  # fmt: skip
 def test_exported_vectors_are_read_back_bit_for_bit(tmp_path, monkeypatch, format, name):
     monkeypatch.setattr("embedx.storage.schema.BLOCK_FLOATS", 100)
     vectors = toy()

@@ -74,10 +74,9 @@ def test_what_is_no_model_folder_is_said_to_be_none(tmp_path):
     (tmp_path / "file").write_text("2 2\n")
     (tmp_path / "empty").mkdir()
     for name, complaint in (
-        ("absent", "no such folder"),
-        ("file", r"not a model folder \(it has no model.json\)"),
+        ("absent", "no such folder"), ("file", r"not a model folder \(it has no model.json\)"),
         ("empty", r"not a model folder \(it has no model.json\)"),
-    ):
+    ):  # fmt: skip
         with pytest.raises(EmbedxError, match=f"{name}: {complaint}; give one that `embedx classify` wrote"):
             on_disk.read(tmp_path / name, CLASSIFIER)
 

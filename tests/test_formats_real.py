@@ -75,18 +75,14 @@ def test_the_name_reports_the_format(tmp_path):
 
 def test_a_format_or_a_model_that_has_it_not_is_reported(tmp_path):
     for options, complaint in (
-        (
-            {"format": "word2vec-binary", "dtype": "float16"},
-            "--dtype float16: not with --format word2vec-binary; taken by word2vec,",
-        ),
+        ({"format": "word2vec-binary", "dtype": "float16"},
+         "--dtype float16: not with --format word2vec-binary; taken by word2vec,"),
         ({"format": "static-embedding", "dtype": "int8"}, "--dtype int8: not with .* taken by npz, safetensors, parquet"),
-        (
-            {"format": "npz", "vectors": "sum"},
-            "--vectors sum: this model has no output vectors, which only a model folder keeps",
-        ),
+        ({"format": "npz", "vectors": "sum"},
+         "--vectors sum: this model has no output vectors, which only a model folder keeps"),
         ({"format": "npz", "top": 0}, "--top 0: must be at least 1"),
         ({"format": "npz", "dtype": "int4"}, r"--dtype int4: did you mean int8\? choose one of float32, float16, int8"),
-    ):
+    ):  # fmt: skip
         with pytest.raises(EmbedxError, match=complaint):
             export.export(toy(output=False), options.pop("format"), tmp_path / "out", **options)
     tree = toy()
@@ -183,8 +179,7 @@ def test_pyarrow_reads_parquet(tmp_path, dtype):
     assert table.column("count").to_pylist() == given.counts.tolist()
     vectors = np.array(table.column("vector").to_pylist(), np.float32)
     assert str(table.schema.field("vector").type) == {
-        "float32": "fixed_size_list<element: float>[12]",
-        "float16": "fixed_size_list<element: halffloat>[12]",
+        "float32": "fixed_size_list<element: float>[12]", "float16": "fixed_size_list<element: halffloat>[12]",
         "int8": "fixed_size_list<element: int8>[12]",
     }[dtype]  # fmt: skip
     if dtype == "int8":
@@ -394,20 +389,14 @@ ALONE = {"dtype": "U8", "shape": [2], "data_offsets": [0, 2]}
 WORD = {"dtype": "U8", "shape": [2], "data_offsets": [4, 6]}
 
 
-@pytest.mark.parametrize(
-    ("content", "complaint"),
-    [
-        (tensors({"words": {"dtype": "U8", "shape": [9], "data_offsets": [0, 2]}}, b"a\n"), "no readable safetensors"),
-        (b"\xff\0\0\0\0\0\0\0{", "no readable safetensors"),
-        (tensors({}), "no readable safetensors of `words` and `vectors`"),
-        (tensors({"words": ALONE}, b"\xff\n"), "no readable safetensors .*can't decode byte 0xff in position 0"),
-        (tensors({"words": ALONE}, b"a\n"), "`vectors` is missing"),
-        (
-            tensors({"words": WORD, "vectors": {"dtype": "I32", "shape": [1, 1], "data_offsets": [0, 4]}}, b"\0\0\x80?a\n"),
-            r"`vectors` is int32 \(1, 1\) and not \(1, dim\), of floats",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("content", "complaint"), [
+    (tensors({"words": {"dtype": "U8", "shape": [9], "data_offsets": [0, 2]}}, b"a\n"), "no readable safetensors"),
+    (b"\xff\0\0\0\0\0\0\0{", "no readable safetensors"), (tensors({}), "no readable safetensors of `words` and `vectors`"),
+    (tensors({"words": ALONE}, b"\xff\n"), "no readable safetensors .*can't decode byte 0xff in position 0"),
+    (tensors({"words": ALONE}, b"a\n"), "`vectors` is missing"),
+    (tensors({"words": WORD, "vectors": {"dtype": "I32", "shape": [1, 1], "data_offsets": [0, 4]}}, b"\0\0\x80?a\n"),
+     r"`vectors` is int32 \(1, 1\) and not \(1, dim\), of floats"),
+])  # fmt: skip
 def test_safetensors_that_cannot_be_are_reported(tmp_path, content, complaint):
     (tmp_path / "a.safetensors").write_bytes(content)
     with pytest.raises(EmbedxError, match=f"a.safetensors: {complaint}"):

@@ -111,10 +111,8 @@ def test_edge_lists_are_read_and_what_is_left_out_is_counted(tmp_path, text):
     ("a b\n\nb\n", False, "edges, line 3: 1 columns where an edge has 2"),
     ("a b 1\nb c -2\n", True, "edges, line 2: weight -2; it must be a number of 0 or more"),
     ("a b 1\nb c nan\n", True, "edges, line 2: weight nan"),
-    ("a b 1\nb c\n", True, "edges, line 2: 2 columns where an edge has 3"),
-    ("a,b,1\nb,c,x\n", True, "edges, line 2: weight x"),
-    ("a a\n", False, "a graph without edges"),
-    ("# nothing\n", False, "no edges"),
+    ("a b 1\nb c\n", True, "edges, line 2: 2 columns where an edge has 3"), ("a,b,1\nb,c,x\n", True, "edges, line 2: weight x"),
+    ("a a\n", False, "a graph without edges"), ("# nothing\n", False, "no edges"),
 ])  # fmt: skip
 def test_what_is_no_edge_is_named_by_file_and_line(tmp_path, text, weighted, message):
     file = tmp_path / "edges"

@@ -121,27 +121,22 @@ def test_settings_given_by_set_are_those_of_options(asked):  # noqa: F811
         assert asked("classify", "x", "--loss", loss)[1] == {"loss": loss}
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ("train x --set local-decay=2", "--set local-decay 2.0: must be at most 1.0"),
-        ("train x --set tail=perhaps", "--set tail perhaps: must be yes or no"),
-        ("train x --set augment=nois", "--set augment nois: did you mean noise? choose one of utility, noise"),
-        ("train x --set local-dcay=1", "--set local-dcay=1: not a fine setting of `embedx train`; did you mean local-decay?"),
-        ("train x --set hierarchy=huffman", "--set hierarchy=huffman: not a fine setting of `embedx train`; `embedx train "),
-        ("train x --set local-decay", "--set local-decay : must be a number"),
-        ("train x --local_decay=0.5", "No such option: --local-decay; did you mean --set local-decay=VALUE? see --help"),
-        ("compare x --objectives ns --subwords 3-6",
-         "No such option: --subwords; did you mean --set subwords=VALUE? see --help"),
-        ("train x --objective ns --set local-decay=0.5", "--set local-decay does not apply to --objective ns; taken by ar, "),
-        ("train x --output=", "--output '': an empty value; give one, or leave --output out"),
-        ("train x --block-sise 3", "No such option: --block-sise; did you mean --block-size? see --help"),
-        ("train x --objective implict",
-         "--objective implict: no such objective; did you mean implicit? choose one of softmax, ns"),
-        ("train x --optimizer adagrd", "--optimizer adagrd: did you mean adagrad? choose one of "),
-        ("train x --sampler xyzzy", "--sampler xyzzy: choose one of "),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("words", "message"), [
+    ("train x --set local-decay=2", "--set local-decay 2.0: must be at most 1.0"),
+    ("train x --set tail=perhaps", "--set tail perhaps: must be yes or no"),
+    ("train x --set augment=nois", "--set augment nois: did you mean noise? choose one of utility, noise"),
+    ("train x --set local-dcay=1", "--set local-dcay=1: not a fine setting of `embedx train`; did you mean local-decay?"),
+    ("train x --set hierarchy=huffman", "--set hierarchy=huffman: not a fine setting of `embedx train`; `embedx train "),
+    ("train x --set local-decay", "--set local-decay : must be a number"),
+    ("train x --local_decay=0.5", "No such option: --local-decay; did you mean --set local-decay=VALUE? see --help"),
+    ("compare x --objectives ns --subwords 3-6", "No such option: --subwords; did you mean --set subwords=VALUE? see --help"),
+    ("train x --objective ns --set local-decay=0.5", "--set local-decay does not apply to --objective ns; taken by ar, "),
+    ("train x --output=", "--output '': an empty value; give one, or leave --output out"),
+    ("train x --block-sise 3", "No such option: --block-sise; did you mean --block-size? see --help"),
+    ("train x --objective implict", "--objective implict: no such objective; did you mean implicit? choose one of softmax, ns"),
+    ("train x --optimizer adagrd", "--optimizer adagrd: did you mean adagrad? choose one of "),
+    ("train x --sampler xyzzy", "--sampler xyzzy: choose one of "),
+])  # fmt: skip
 def test_wrong_and_moved_options_get_one_line(words, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "x").write_text("a b c\n")

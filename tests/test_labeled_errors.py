@@ -52,30 +52,25 @@ def test_feature_ids_are_those_of_the_header(write, number, n):
     assert message in message_of(write(f"1 {n} 1\n0 {number}:1\n"))
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", r"train.txt: an empty file; is it the right one, and was it copied whole\?"),
-        ("\n\r\n", r"train.txt: an empty file"),
-        (b"1 3 2\n0 0:\xff\n", r'feature "0:�" is not ID:VALUE'),
-        ("1 3 2\n0, 1 0:1\n", r'train.txt:2: feature "1" is not ID:VALUE'),
-        ("0 99999999999:1\n", r"train.txt:1: feature id 99999999999 is not from 0 to 2147483646; renumber them"),
-        ("2 3 2\n0 0:1\n2 0:1\n",
-         r'train.txt:3: label "2" is not a whole number from 0 to 1, the labels of the header; correct'),
-        ("1 3 2\n0,-1 0:1\n", r'train.txt:2: label "-1" is not a whole number from 0 to 1'),
-        ("1 3 2\ncat 0:1\n", r'train.txt:2: label "cat" is not a whole number from 0 to 1'),
-        ("1 3 0\n0 0:1\n", r'train.txt:2: label "0" is not a whole number from 0 to -1, the labels of the header'),
-        ("3 3 2\n0 0:1\n1 0:1\n", r"train.txt:1: the header says 3 rows, but there are 2; copy the file again or correct it"),
-        ("1 3 2\n", r"train.txt:1: the header says 1 rows, but there are 0"),
-        ("\n1 3 2\n0 0:1\n1 0:1\n", r"train.txt:2: the header says 1 rows, but there are 2"),
-        ("0 3 2\n", r"train.txt:1: the header says 0 rows"),
-        ("1 3 3000000000\n0 0:1\n", r"train.txt:1: more than 2147483647 features or labels; correct the header"),
-        ("1 cat\n", r"train.txt:1: no known format; begin with a header ROWS FEATURES LABELS, write lines LABEL ID:VALUE"),
-        ("10 20\n0 0:1\n", r"train.txt:1: no known format"),
-        (b"\xe9 1:1\n", r"train.txt: label b'\\xe9' is not UTF-8; convert the file with iconv -t UTF-8"),
-        (b"__label__a x\n__label__b \xe9\n", r"train.txt:2: not UTF-8; convert the file with iconv -t UTF-8"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "message"), [
+    ("", r"train.txt: an empty file; is it the right one, and was it copied whole\?"), ("\n\r\n", r"train.txt: an empty file"),
+    (b"1 3 2\n0 0:\xff\n", r'feature "0:�" is not ID:VALUE'),
+    ("1 3 2\n0, 1 0:1\n", r'train.txt:2: feature "1" is not ID:VALUE'),
+    ("0 99999999999:1\n", r"train.txt:1: feature id 99999999999 is not from 0 to 2147483646; renumber them"),
+    ("2 3 2\n0 0:1\n2 0:1\n", r'train.txt:3: label "2" is not a whole number from 0 to 1, the labels of the header; correct'),
+    ("1 3 2\n0,-1 0:1\n", r'train.txt:2: label "-1" is not a whole number from 0 to 1'),
+    ("1 3 2\ncat 0:1\n", r'train.txt:2: label "cat" is not a whole number from 0 to 1'),
+    ("1 3 0\n0 0:1\n", r'train.txt:2: label "0" is not a whole number from 0 to -1, the labels of the header'),
+    ("3 3 2\n0 0:1\n1 0:1\n", r"train.txt:1: the header says 3 rows, but there are 2; copy the file again or correct it"),
+    ("1 3 2\n", r"train.txt:1: the header says 1 rows, but there are 0"),
+    ("\n1 3 2\n0 0:1\n1 0:1\n", r"train.txt:2: the header says 1 rows, but there are 2"),
+    ("0 3 2\n", r"train.txt:1: the header says 0 rows"),
+    ("1 3 3000000000\n0 0:1\n", r"train.txt:1: more than 2147483647 features or labels; correct the header"),
+    ("1 cat\n", r"train.txt:1: no known format; begin with a header ROWS FEATURES LABELS, write lines LABEL ID:VALUE"),
+    ("10 20\n0 0:1\n", r"train.txt:1: no known format"),
+    (b"\xe9 1:1\n", r"train.txt: label b'\\xe9' is not UTF-8; convert the file with iconv -t UTF-8"),
+    (b"__label__a x\n__label__b \xe9\n", r"train.txt:2: not UTF-8; convert the file with iconv -t UTF-8"),
+])  # fmt: skip
 def test_malformed_text_is_an_error_of_one_line(write, text, message):
     assert re.search(message, message_of(write(text)))
 
@@ -258,19 +253,13 @@ def test_splits_that_do_not_fit_say_so(write, split, column, message):
     assert re.search(message, message_of(f"{data}@{write(split, 'split.txt')}{column}"))
 
 
-@pytest.mark.parametrize(
-    ("like", "text", "message"),
-    [
-        (WORDS_LIKE, "1 3 2\n0 0:1\n", r"train.txt: features are ID:VALUE, but those of the training data are words; give"),
-        (SPARSE_LIKE, "__label__a x\n", r"train.txt: features are words, but those of the training data are ID:VALUE; give"),
-        (SPARSE_LIKE, "cat 0:1\n", r'train.txt:1: label "cat" is not a whole number from 0 to 2147483646; renumber them'),
-        (
-            NAMED_LIKE,
-            "a 1:1\nb 0:1\n",
-            r"train.txt:2: feature id 0 is not from 1 to 2147483646, as in the training data; renumber one",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("like", "text", "message"), [
+    (WORDS_LIKE, "1 3 2\n0 0:1\n", r"train.txt: features are ID:VALUE, but those of the training data are words; give"),
+    (SPARSE_LIKE, "__label__a x\n", r"train.txt: features are words, but those of the training data are ID:VALUE; give"),
+    (SPARSE_LIKE, "cat 0:1\n", r'train.txt:1: label "cat" is not a whole number from 0 to 2147483646; renumber them'),
+    (NAMED_LIKE, "a 1:1\nb 0:1\n",
+     r"train.txt:2: feature id 0 is not from 1 to 2147483646, as in the training data; renumber one"),
+])  # fmt: skip
 def test_test_data_of_another_kind_say_so(write, like, text, message):
     assert re.search(message, message_of(write(text), like=like))
 

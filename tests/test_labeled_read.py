@@ -118,13 +118,10 @@ def test_values_of_up_to_fifteen_digits_are_to_the_last_bit_what_python_reads(wr
 
 
 ROWS = st.lists(
-    st.tuples(
-        st.lists(st.integers(0, 99), unique=True, max_size=4),
-        st.dictionaries(st.integers(0, 199), st.floats(width=32, allow_nan=False, allow_infinity=False), max_size=6),
-    ),
-    min_size=1,
-    max_size=20,
-)
+    st.tuples(st.lists(st.integers(0, 99), unique=True, max_size=4),
+     st.dictionaries(st.integers(0, 199), st.floats(width=32, allow_nan=False, allow_infinity=False), max_size=6)),
+    min_size=1, max_size=20,
+)  # fmt: skip
 
 
 @given(ROWS)

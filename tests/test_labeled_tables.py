@@ -130,26 +130,23 @@ def test_labels_in_a_cell_are_split_only_on_request_or_where_they_are_a_list(wri
 GIVEN = TableSettings(text_column="text")
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "table", "message"),
-    [
-        ("a.csv", 'label,text\nx,"a\nb"\ny\n', GIVEN, ":4: 1 columns, but 2 in the first row; put fields with"),
-        ("a.csv", "label,text\n", GIVEN, ": no rows; is it"),
-        ("a.csv", "label,text,text\nx,a,b\n", GIVEN, ':1: two columns are called "text"; rename one of them'),
-        ("a.csv", b"label,text\nx,a\nx,\xe9\n", GIVEN, ":3: not UTF-8; convert the file with iconv"),
-        ("a.csv", "label,said\nx,a\n", GIVEN, ': no column "text"; choose --text-column among label, said$'),
-        ("a.csv", "label,x\na,1\nb,1e999\n", TableSettings(feature_columns="x"), ':3: column "x" is "1e999", no finite fl'),
-        ("a.csv", "label,x,y\na,1,2\nb,3,4\nb,5,n.k.\n", TableSettings(), ':4: column "y" is "n.k.", no finite float32'),
-        ("a.csv", f"{'x' * 99},y\na,b\n", TableSettings(), f": name the columns .*; there are {'x' * 40}, y$"),
-        ("a.csv", "label,text\rx,a\r", TableSettings("text", "label"), ":1: no row of a table .*, and end lines with LF$"),
-        ("a.jsonl", '{"text": "a", "label": "x"}\n\n{"text": 1\n', GIVEN, r":3: no JSON \(.*\); write an object in"),
-        ("a.json", '[{"text": "a"}]\n', GIVEN, r":1: \[\{.*, not an object; write an object in each line, as jq -c"),
-        ("a.jsonl", '{"text": {"b": 1}, "label": 1}\n', TableSettings("text.b", "no"), ': no column "no"; choose --label'),
-        ("a.jsonl", '{"text": [{"b": 1}], "label": 1}\n', GIVEN, r':1: column "text" is \[\{"b": 1\}\], neither text nor'),
-        ("a.parquet", parquet_of([{"text": "x", "label": b"\xff"}]), GIVEN, ':1: column "label" is .*, neither text nor'),
-        ("a.txt", "__label__x a\n", GIVEN, ": --text-column applies to tables: CSV, TSV, JSON Lines and Parquet"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "content", "table", "message"), [
+    ("a.csv", 'label,text\nx,"a\nb"\ny\n', GIVEN, ":4: 1 columns, but 2 in the first row; put fields with"),
+    ("a.csv", "label,text\n", GIVEN, ": no rows; is it"),
+    ("a.csv", "label,text,text\nx,a,b\n", GIVEN, ':1: two columns are called "text"; rename one of them'),
+    ("a.csv", b"label,text\nx,a\nx,\xe9\n", GIVEN, ":3: not UTF-8; convert the file with iconv"),
+    ("a.csv", "label,said\nx,a\n", GIVEN, ': no column "text"; choose --text-column among label, said$'),
+    ("a.csv", "label,x\na,1\nb,1e999\n", TableSettings(feature_columns="x"), ':3: column "x" is "1e999", no finite fl'),
+    ("a.csv", "label,x,y\na,1,2\nb,3,4\nb,5,n.k.\n", TableSettings(), ':4: column "y" is "n.k.", no finite float32'),
+    ("a.csv", f"{'x' * 99},y\na,b\n", TableSettings(), f": name the columns .*; there are {'x' * 40}, y$"),
+    ("a.csv", "label,text\rx,a\r", TableSettings("text", "label"), ":1: no row of a table .*, and end lines with LF$"),
+    ("a.jsonl", '{"text": "a", "label": "x"}\n\n{"text": 1\n', GIVEN, r":3: no JSON \(.*\); write an object in"),
+    ("a.json", '[{"text": "a"}]\n', GIVEN, r":1: \[\{.*, not an object; write an object in each line, as jq -c"),
+    ("a.jsonl", '{"text": {"b": 1}, "label": 1}\n', TableSettings("text.b", "no"), ': no column "no"; choose --label'),
+    ("a.jsonl", '{"text": [{"b": 1}], "label": 1}\n', GIVEN, r':1: column "text" is \[\{"b": 1\}\], neither text nor'),
+    ("a.parquet", parquet_of([{"text": "x", "label": b"\xff"}]), GIVEN, ':1: column "label" is .*, neither text nor'),
+    ("a.txt", "__label__x a\n", GIVEN, ": --text-column applies to tables: CSV, TSV, JSON Lines and Parquet"),
+])  # fmt: skip
 def test_mistakes_are_one_line_with_the_line_of_the_file(write, name, content, table, message):
     with pytest.raises(EmbedxError, match=f"/{name}{message}"):
         read(write(content, name), table=table)

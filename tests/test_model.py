@@ -23,12 +23,10 @@ def toy(n=50, dim=6, seed=1):
     rng = np.random.default_rng(seed)
     padded = rng.normal(size=(2, n, 16)).astype(np.float32)
     return {
-        "words": [f"w{i}" for i in range(n)],
-        "counts": np.arange(n, 0, -1) * 10,
+        "words": [f"w{i}" for i in range(n)], "counts": np.arange(n, 0, -1) * 10,
         "arrays": {"input": padded[0, :, :dim], "output": padded[1, :, :dim], "output_bias": padded[1, :, dim]},
-        "settings": {"dim": dim, "sample": 1e-4},
-        "facts": {"objective": "ns", "final_loss": np.float32(0.5)},
-    }
+        "settings": {"dim": dim, "sample": 1e-4}, "facts": {"objective": "ns", "final_loss": np.float32(0.5)},
+    }  # fmt: skip
 
 
 def save(folder, overwrite=False, **given):
@@ -226,16 +224,12 @@ def killed_while_saving(folder, owner, step, number):
     assert subprocess.run([sys.executable, "-c", code, str(folder)], check=False).returncode == -signal.SIGKILL
 
 
-@pytest.mark.parametrize(
-    ("owner", "step", "number", "left"),
-    [
-        ("locks", "lock", 0, r"m\.partial-[0-9a-f]{8}"),  # nothing is in it yet
-        ("folder.atomic", "write_bytes", 2, r"m\.partial-[0-9a-f]{8}"),
-        ("folder", "put_in_place", 0, r"m\.partial-[0-9a-f]{8}"),
-        ("Path", "rename", 1, r"m\.replaced-[0-9a-f]{8}"),  # between the two
-        ("Path", "unlink", 2, r"m\.replaced-[0-9a-f]{8}"),
-    ],
-)
+@pytest.mark.parametrize(("owner", "step", "number", "left"), [
+    ("locks", "lock", 0, r"m\.partial-[0-9a-f]{8}"),  # nothing is in it yet
+    ("folder.atomic", "write_bytes", 2, r"m\.partial-[0-9a-f]{8}"), ("folder", "put_in_place", 0, r"m\.partial-[0-9a-f]{8}"),
+    ("Path", "rename", 1, r"m\.replaced-[0-9a-f]{8}"),  # between the two
+    ("Path", "unlink", 2, r"m\.replaced-[0-9a-f]{8}"),
+])  # fmt: skip
 def test_what_a_killed_process_leaves_is_deleted_by_the_next(tmp_path, owner, step, number, left):
     folder = save(tmp_path / "m", **toy())
     (tmp_path / "m" / "vectors.txt").write_text("exported")

@@ -318,10 +318,9 @@ def test_sampled_steps_reach_maximum_likelihood(case):
 
 
 LAWS = pytest.mark.parametrize(
-    ("name", "law"),
-    [("ar-probit", reference_state.Normal), ("ar-logistic", reference_state.Logistic)],
+    ("name", "law"), [("ar-probit", reference_state.Normal), ("ar-logistic", reference_state.Logistic)],
     ids=["probit", "logistic"],
-)
+)  # fmt: skip
 
 
 @LAWS

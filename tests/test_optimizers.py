@@ -230,14 +230,11 @@ def test_no_gradient_moves_anything_further_than_the_rate_however_small_its_squa
     assert np.abs(table.rows).max() <= 0.2002
 
 
-@pytest.mark.parametrize(
-    ("name", "state", "max_gradient", "size", "step"),
-    [
-        ("sgd", 0, 4, 3.0, 3.0), ("sgd", 0, 4, 4e3, 4.0), ("bounded-adagrad", 5000, 4, 3.0, 3 / 5000**0.5),
-        ("bounded-adagrad", 5000, 4, 4e3, 4 / 5000**0.5), ("bounded-adagrad", 5000, np.inf, 4e3, 4e3 / 5000**0.5),
-        ("bounded-adagrad", 0, 4, 40, 1.0), ("rowwise-adagrad", 0, 4, 40, 1.0),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "state", "max_gradient", "size", "step"), [
+    ("sgd", 0, 4, 3.0, 3.0), ("sgd", 0, 4, 4e3, 4.0), ("bounded-adagrad", 5000, 4, 3.0, 3 / 5000**0.5),
+    ("bounded-adagrad", 5000, 4, 4e3, 4 / 5000**0.5), ("bounded-adagrad", 5000, np.inf, 4e3, 4e3 / 5000**0.5),
+    ("bounded-adagrad", 0, 4, 40, 1.0), ("rowwise-adagrad", 0, 4, 40, 1.0),
+])  # fmt: skip
 def test_a_long_gradient_is_clipped_where_the_rate_does_not_adapt(name, state, max_gradient, size, step):
     """As it does not by plain descent, and where the sum of squares is at its limit."""
     rule = update_rule(name, max_gradient=max_gradient)

@@ -135,25 +135,21 @@ def test_command_lines_of_fasttext(line, objective, settings, asked):
 W, S = "word2vec -train x -output y", "supervised -input x -output y"
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("word2vec -train x", "Missing option '--output'"),
-        (f"{W} -sise 3", "No such option: --sise; did you mean --size? see --help"),
-        (f"{W} -size", "Option '--size' requires an argument; see --help"),
-        (f"{W} -size ten", "Invalid value for '--size': "),
-        (f"{W} -cbow 2", "Invalid value for '--cbow': "),
-        (f"{W} -hs 1", "-hs 1 with -negative 5: give one of them, and 0 for the other"),
-        (f"{W} -negative 0", "-hs 0 with -negative 0: give one of them"),
-        (f"{W} -read-vocab v -min-count 2", "-min-count with -read-vocab: the words of the file"),
-        (f"{S} -loss softmx", "-loss softmx: did you mean softmax? choose one of softmax, ns"),
-        (f"{S} -autotune-validation y", "--autotune-validation: write embedx compare TRAIN --objectives softmax,ova"),
-        ("train x -wordNgrams 2", "--word-ngrams: an option of `embedx classify`;"),
-        ("train x -cbow 0", "--cbow: write --architecture skipgram or --architecture cbow"),
-        ("compare x --objectives ns --workers 2", "--workers: write --threads"),
-        ("nn x --dim 3", "No such option: --dim; see --help"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("line", "message"), [
+    ("word2vec -train x", "Missing option '--output'"),
+    (f"{W} -sise 3", "No such option: --sise; did you mean --size? see --help"),
+    (f"{W} -size", "Option '--size' requires an argument; see --help"), (f"{W} -size ten", "Invalid value for '--size': "),
+    (f"{W} -cbow 2", "Invalid value for '--cbow': "),
+    (f"{W} -hs 1", "-hs 1 with -negative 5: give one of them, and 0 for the other"),
+    (f"{W} -negative 0", "-hs 0 with -negative 0: give one of them"),
+    (f"{W} -read-vocab v -min-count 2", "-min-count with -read-vocab: the words of the file"),
+    (f"{S} -loss softmx", "-loss softmx: did you mean softmax? choose one of softmax, ns"),
+    (f"{S} -autotune-validation y", "--autotune-validation: write embedx compare TRAIN --objectives softmax,ova"),
+    ("train x -wordNgrams 2", "--word-ngrams: an option of `embedx classify`;"),
+    ("train x -cbow 0", "--cbow: write --architecture skipgram or --architecture cbow"),
+    ("compare x --objectives ns --workers 2", "--workers: write --threads"),
+    ("nn x --dim 3", "No such option: --dim; see --help"),
+])  # fmt: skip
 def test_what_other_programs_have_and_we_do_not_gets_one_line(line, message):
     with pytest.raises(EmbedxError, match=f"^{re.escape(message)}"):
         run(*line.split())

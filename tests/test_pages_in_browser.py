@@ -44,11 +44,9 @@ def pages(tmp_path_factory):
         listed = f"{NASTY},topic1word2,topic0word0"
         of_words = report(model, folder / "words.html", words=listed, pairs=[pairs], nearest=5, map_words=ON_MAP)
     return {
-        "words": of_words,
-        "labels": report(classifier, folder / "labels.html", test=str(test)),
-        "labels without test": report(classifier, folder / "plain.html"),
-        "comparison": comparison,
-    }
+        "words": of_words, "labels": report(classifier, folder / "labels.html", test=str(test)),
+        "labels without test": report(classifier, folder / "plain.html"), "comparison": comparison,
+    }  # fmt: skip
 
 
 def until(driver, condition):
@@ -79,11 +77,10 @@ def word_map(driver, pages):
     return driver
 
 
-@pytest.mark.parametrize(
-    ("kind", "width", "dark"),
-    [("words", 1280, False), ("words", 390, True), ("labels", 390, True), ("labels without test", 1280, False),
-     ("comparison", 390, True)],
-)  # fmt: skip
+@pytest.mark.parametrize(("kind", "width", "dark"), [
+    ("words", 1280, False), ("words", 390, True), ("labels", 390, True), ("labels without test", 1280, False),
+    ("comparison", 390, True),
+])  # fmt: skip
 def test_a_page_loads_without_a_complaint_or_a_request_and_fits(driver, pages, kind, width, dark):
     open_page(driver, pages[kind], width, dark=dark)
     until(driver, lambda: driver.execute_script("return document.readyState") == "complete")

@@ -55,13 +55,10 @@ def run(objective, data, progress=None, **options):
 
 
 @pytest.mark.compiles("labels")
-@pytest.mark.parametrize(
-    ("kind", "optimizer", "loss", "exact", "labels"),
-    [
-        ("dense", "sgd", "margin", Margin, "all"), ("hidden", "adagrad", "margin", Margin, "one"),
-        ("dense", "adagrad", "softmax", Softmax, "one"), ("hidden", "sgd", "softmax", Softmax, "all"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("kind", "optimizer", "loss", "exact", "labels"), [
+    ("dense", "sgd", "margin", Margin, "all"), ("hidden", "adagrad", "margin", Margin, "one"),
+    ("dense", "adagrad", "softmax", Softmax, "one"), ("hidden", "sgd", "softmax", Softmax, "all"),
+])  # fmt: skip
 def test_where_every_row_is_found_training_is_exact(kind, optimizer, loss, exact, labels):
     data = problem(kind, n=100)
     how = {"optimizer": optimizer, "labels": labels, "schedule": "constant", "epochs": 2 if optimizer == "sgd" else 1}
@@ -76,14 +73,11 @@ def test_where_every_row_is_found_training_is_exact(kind, optimizer, loss, exact
     assert abs(expected["output"]).max() > 0.05
 
 
-@pytest.mark.parametrize(
-    ("objective", "options"),
-    [
-        (Mips, {}), (Ldgs, {}), (Mips, {"loss": "softmax"}), (Ldgs, {"threads": 2, "l2": 1e-4}),
-        (Ldgs, {"rescore": False, "iterations": 20, "scored_fraction": 1.0}),
-        (Mips, {"warm_up": 0.0, "bias": "zero"}),  # by biases that know the frequencies the same rows would be found for all
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("objective", "options"), [
+    (Mips, {}), (Ldgs, {}), (Mips, {"loss": "softmax"}), (Ldgs, {"threads": 2, "l2": 1e-4}),
+    (Ldgs, {"rescore": False, "iterations": 20, "scored_fraction": 1.0}),
+    (Mips, {"warm_up": 0.0, "bias": "zero"}),  # by biases that know the frequencies the same rows would be found for all
+])  # fmt: skip
 def test_digits_are_learned_from_what_is_found(objective, options):
     training, test = digits(400, 200)
     trained = run(
@@ -166,11 +160,9 @@ def test_labels_do_not_take_what_words_keep(name):
 def test_the_memory_of_what_words_keep_is_reported(two_topics, tmp_path):
     printed = io.StringIO()
     train_words(
-        two_topics,
-        configure("ldgs", {"epochs": 1, "threads": 1}),
-        progress=Reporter(printed, is_verbose=True),
+        two_topics, configure("ldgs", {"epochs": 1, "threads": 1}), progress=Reporter(printed, is_verbose=True),
         cache_dir=tmp_path,
-    )
+    )  # fmt: skip
     assert "each word keeps the 4 rows" in printed.getvalue()
 
 

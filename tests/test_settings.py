@@ -53,23 +53,18 @@ def test_numbers_of_numpy_are_numbers():
     assert ClassifySettings(replacement=np.True_).replacement
 
 
-@pytest.mark.parametrize(
-    ("options", "complaint"),
-    [
-        ({"dim": 10**20}, "dim=100000000000000000000: must be at most 2147483647"),
-        ({"window": 10**9}, "window=1000000000: must be at most 1000"),
-        ({"threads": 10**6}, "threads=1000000: must be at most 1024"),
-        ({"draws": 0}, "draws=0: must be at least 1"),
-        ({"objective": "hs", "draws": 5}, "draws applies only with a sampler that draws"),
-        ({"heldout_points": 2}, "heldout_points applies only with heldout"),
-        ({"sampler": "adversarial"},
-         "sampler='adversarial' does not apply to objective='ns', which takes unigram, uniform, all"),
-        ({"objective": "ldgs", "block_size": 0},
-         "block_size=0 draws candidates for each pair, which sampler='search' cannot do; take 1 or more"),
-        ({"score_l2": float("inf")}, "score_l2=inf: must be a finite number"),
-        ({"learning_rate": float("inf")}, "learning_rate=inf: must be at most 1e+38"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("options", "complaint"), [
+    ({"dim": 10**20}, "dim=100000000000000000000: must be at most 2147483647"),
+    ({"window": 10**9}, "window=1000000000: must be at most 1000"),
+    ({"threads": 10**6}, "threads=1000000: must be at most 1024"), ({"draws": 0}, "draws=0: must be at least 1"),
+    ({"objective": "hs", "draws": 5}, "draws applies only with a sampler that draws"),
+    ({"heldout_points": 2}, "heldout_points applies only with heldout"),
+    ({"sampler": "adversarial"}, "sampler='adversarial' does not apply to objective='ns', which takes unigram, uniform, all"),
+    ({"objective": "ldgs", "block_size": 0},
+     "block_size=0 draws candidates for each pair, which sampler='search' cannot do; take 1 or more"),
+    ({"score_l2": float("inf")}, "score_l2=inf: must be a finite number"),
+    ({"learning_rate": float("inf")}, "learning_rate=inf: must be at most 1e+38"),
+])  # fmt: skip
 def test_word_vectors_from_python_refuse_them_as_the_command_line_does(options, complaint):
     with pytest.raises(EmbedxError, match=f"^{re.escape(complaint)}$"):
         SkipGram(**options)

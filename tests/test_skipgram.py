@@ -182,10 +182,8 @@ def test_a_run_that_goes_on_reports_the_rate_of_its_own_part(tmp_path, monkeypat
         reporter.update(100)
         reporter.finish()
     assert stream.getvalue().splitlines() == [
-        "training: 86%, 0:08 left, 2 words/s",
-        "training: 91%, 0:05 left, 2 words/s",
-        "training: 10 words in 0:05, 2 words/s",
-    ]
+        "training: 86%, 0:08 left, 2 words/s", "training: 91%, 0:05 left, 2 words/s", "training: 10 words in 0:05, 2 words/s",
+    ]  # fmt: skip
     assert [json.loads(line)["seconds_left"] for line in (tmp_path / "log").read_text().splitlines()] == [7.5, 5.0]
 
 

@@ -44,13 +44,10 @@ def test_every_objective_learns_the_topics_with_every_sampler(two_topics, object
     assert fitted.outcome.tally.words == 5 * fitted.model.counts.sum()
 
 
-@pytest.mark.parametrize(
-    ("objective", "options"),
-    [
-        ("ns", {"bias": "zero"}), ("hs", {"bias": "zero"}), ("ar", {"bias": "none"}), ("hs", {"bias": "none"}),
-        ("ar", {"optimizer": "sgd", "learning_rate": 0.01}), ("ns", {"block_size": 0}), ("hs", {"block_size": 0}),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("objective", "options"), [
+    ("ns", {"bias": "zero"}), ("hs", {"bias": "zero"}), ("ar", {"bias": "none"}), ("hs", {"bias": "none"}),
+    ("ar", {"optimizer": "sgd", "learning_rate": 0.01}), ("ns", {"block_size": 0}), ("hs", {"block_size": 0}),
+])  # fmt: skip
 def test_every_way_of_training_learns_the_topics(two_topics, objective, options):
     fitted = fit(two_topics, objective, **options)
     model = fitted.model
@@ -214,13 +211,10 @@ def positions(found):
     return np.concatenate([np.arange(start, stop) for start, stop in found.bounds.tolist()])
 
 
-@pytest.mark.parametrize(
-    ("n", "share", "n_spans", "border"),
-    [
-        (20_000, 0.005, 40, 4000), (2000, 0.02, 20, 2000), (2000, 0.5, 25, 2000), (464, 0.01, 5, 2000), (464, 0.05, 8, 1000),
-        (40, 0.2, 8, 100), (4, 0.5, 2, 100), (7, 0.3, 2, 100),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("n", "share", "n_spans", "border"), [
+    (20_000, 0.005, 40, 4000), (2000, 0.02, 20, 2000), (2000, 0.5, 25, 2000), (464, 0.01, 5, 2000), (464, 0.05, 8, 1000),
+    (40, 0.2, 8, 100), (4, 0.5, 2, 100), (7, 0.3, 2, 100),
+])  # fmt: skip
 def test_spans_are_held_out_with_a_border_that_nobody_sees(n, share, n_spans, border):
     tokens = some_tokens(n * PIECE - 7)
     found = hold_out(tokens, np.arange(9, dtype=np.int32), share)

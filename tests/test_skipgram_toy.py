@@ -127,16 +127,10 @@ def test_the_toy_has_something_to_learn_and_cannot_be_learned_by_heart():
     assert unigram + 0.5 < maximum_likelihood() < free - 0.3
 
 
-@pytest.mark.parametrize(
-    ("name", "rate", "settle"),
-    [
-        ("softmax", 0.02, 300),
-        ("ar", 0.02, 300),
-        ("umax", 0.02, 300),
-        ("implicit", 0.02, 300),
-        ("sgd-double-sum", 0.01, 1000),  # which larger steps would make diverge
-    ],
-)
+@pytest.mark.parametrize(("name", "rate", "settle"), [
+    ("softmax", 0.02, 300), ("ar", 0.02, 300), ("umax", 0.02, 300), ("implicit", 0.02, 300),
+    ("sgd-double-sum", 0.01, 1000),  # which larger steps would make diverge
+])  # fmt: skip
 def test_one_normaliser_for_each_input_reaches_maximum_likelihood(name, rate, settle):
     """From 40 draws for 60 centres, at decaying steps, within 0.001 nats of it."""
     objective = make(name)

@@ -66,14 +66,11 @@ def trained_tile(kernel, function, x, y, members, plan):
     return found, loss
 
 
-@pytest.mark.parametrize(
-    ("loss", "optimizer", "l2", "lr", "has_bias", "first_state"),
-    [
-        ("squared-hinge", "adagrad", 0, 0.3, True, 0), ("logistic", "adagrad", 0.01, 0.3, True, 0),
-        ("logistic", "sgd", 0, 0.5, False, 0), ("squared-hinge", "sgd", 0.01, 0.5, True, 0),
-        ("logistic", "adagrad", 0, 0.3, True, 0.01),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("loss", "optimizer", "l2", "lr", "has_bias", "first_state"), [
+    ("squared-hinge", "adagrad", 0, 0.3, True, 0), ("logistic", "adagrad", 0.01, 0.3, True, 0),
+    ("logistic", "sgd", 0, 0.5, False, 0), ("squared-hinge", "sgd", 0.01, 0.5, True, 0),
+    ("logistic", "adagrad", 0, 0.3, True, 0.01),
+])  # fmt: skip
 def test_a_tile_is_trained_as_by_loops_on_rows_that_are_masked_to_their_support(loss, optimizer, l2, lr, has_bias, first_state):
     rng, objective = np.random.default_rng(1), ova(loss)
     x, y = labelled_rows(rng, 60, 25, 7, density=0.2, share=0.1)
@@ -233,16 +230,12 @@ def test_data_at_the_edge_end_well(weights, lists, kind):
         np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"hidden": 5}, "no --hidden"),
-        ({"labels": "one"}, "--labels other than one"), ({"max_norm": 1.0}, "no --set max-norm"),
-        ({"time_budget": 3.0}, "--epochs"), ({"schedule": "inverse"}, "--schedule linear"),
-        ({"sampler": "uniform"}, "--sampler all"), ({"optimizer": "lbfgs"}, "goes by steps"),
-        ({"propensity": 0.5, "weights": "dense"}, "--propensity takes sparse features"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("options", "message"), [
+    ({"hidden": 5}, "no --hidden"), ({"labels": "one"}, "--labels other than one"), ({"max_norm": 1.0}, "no --set max-norm"),
+    ({"time_budget": 3.0}, "--epochs"), ({"schedule": "inverse"}, "--schedule linear"),
+    ({"sampler": "uniform"}, "--sampler all"), ({"optimizer": "lbfgs"}, "goes by steps"),
+    ({"propensity": 0.5, "weights": "dense"}, "--propensity takes sparse features"),
+])  # fmt: skip
 @pytest.mark.parametrize("weights", ["sparse", "tree"])
 def test_what_sparse_weights_do_not_go_with_is_refused(weights, options, message):
     if weights == "sparse" and "sampler" in options:
@@ -264,15 +257,12 @@ def test_the_objective_suits_the_data_where_none_is_named(data, options, chosen)
     assert default_objective(dense, options) == ("softmax", {})
 
 
-@pytest.mark.parametrize(
-    ("n_labels", "n_features", "options", "weights"),
-    [
-        (90, 200, {}, "sparse"), (90, 200, {"batch_size": 50}, "dense"), (90, 200, {"optimizer": "dcd"}, "sparse"),
-        (4_000, 5_000, {}, "sparse"), (4_000, 5_000, {"propensity": 0.5, "validation": "0.1"}, "sparse"),
-        (4_000, 5_000, {"validation": "0.1"}, "dense"), (4_000, 5_000, {"weights": "dense"}, "dense"),
-        (200_000_000, 5_000, {}, "tree"), (200_000_000, 5_000, {"hidden": 10}, "dense"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("n_labels", "n_features", "options", "weights"), [
+    (90, 200, {}, "sparse"), (90, 200, {"batch_size": 50}, "dense"), (90, 200, {"optimizer": "dcd"}, "sparse"),
+    (4_000, 5_000, {}, "sparse"), (4_000, 5_000, {"propensity": 0.5, "validation": "0.1"}, "sparse"),
+    (4_000, 5_000, {"validation": "0.1"}, "dense"), (4_000, 5_000, {"weights": "dense"}, "dense"),
+    (200_000_000, 5_000, {}, "tree"), (200_000_000, 5_000, {"hidden": 10}, "dense"),
+])  # fmt: skip
 def test_weights_are_stored_as_suits_their_number(n_labels, n_features, options, weights):
     data = topics()
     features = csr_matrix((data.features.data, data.features.indices, data.features.indptr), (len(data), n_features))

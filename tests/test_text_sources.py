@@ -82,28 +82,22 @@ def test_other_toml_files_and_pipes_are_no_recipes(here):
 TEXT_RECIPE = 'kind = "text"\nreader = "text"\n'
 
 
-@pytest.mark.parametrize(
-    ("content", "complaint"),
-    [
-        ("kind = ", "Invalid value"),
-        (TEXT_RECIPE + 'file = ["x"]', "unknown field file; choose among .*files"),
-        (TEXT_RECIPE, r'no files; add files = \["PATH"\]'),
-        (
-            'kind = "text"\nreader = "pdf"\nfiles = ["x"]',
-            "kind = 'text' and reader = 'pdf'; readers of each kind are {'text': .'text', 'wikipedia'.",
-        ),
-        ('kind = "music"\nreader = "text"\nfiles = ["x"]', "kind = 'music' and reader = 'text'; readers of"),
-        (TEXT_RECIPE + "files = [1]", r"files = \[1\] is no list of strings"),
-        (TEXT_RECIPE + "files = ['x']\nabout = 7", "about = 7 is no str"),
-        (TEXT_RECIPE + "files = ['x']\nsettings = []", r"settings = \[\] is no dict"),
-        (TEXT_RECIPE + "files = " + "[" * 5000, "maximum recursion depth"),
-        (TEXT_RECIPE + "files = ['x']\n[values]\ndate = 3", "replace.. argument 2 must be str, not int"),
-        (TEXT_RECIPE + "files = ['x']\n[parts]\nrest = 3", "parts: rest: no table"),
-        (TEXT_RECIPE + "files = ['x']\n[parts.rest]\nfiles = 'x'", "parts: rest: files = 'x' is no list of strings"),
-        (TEXT_RECIPE + "files = ['x']\n[parts.rest]\nfiles = ['x']\nreader = 'text'", "parts: rest: unknown field reader"),
-        (TEXT_RECIPE + "files = ['x']\n" + "#" * MAX_BYTES, "more than 65,536 bytes"),
-    ],
-)
+@pytest.mark.parametrize(("content", "complaint"), [
+    ("kind = ", "Invalid value"), (TEXT_RECIPE + 'file = ["x"]', "unknown field file; choose among .*files"),
+    (TEXT_RECIPE, r'no files; add files = \["PATH"\]'),
+    ('kind = "text"\nreader = "pdf"\nfiles = ["x"]',
+     "kind = 'text' and reader = 'pdf'; readers of each kind are {'text': .'text', 'wikipedia'."),
+    ('kind = "music"\nreader = "text"\nfiles = ["x"]', "kind = 'music' and reader = 'text'; readers of"),
+    (TEXT_RECIPE + "files = [1]", r"files = \[1\] is no list of strings"),
+    (TEXT_RECIPE + "files = ['x']\nabout = 7", "about = 7 is no str"),
+    (TEXT_RECIPE + "files = ['x']\nsettings = []", r"settings = \[\] is no dict"),
+    (TEXT_RECIPE + "files = " + "[" * 5000, "maximum recursion depth"),
+    (TEXT_RECIPE + "files = ['x']\n[values]\ndate = 3", "replace.. argument 2 must be str, not int"),
+    (TEXT_RECIPE + "files = ['x']\n[parts]\nrest = 3", "parts: rest: no table"),
+    (TEXT_RECIPE + "files = ['x']\n[parts.rest]\nfiles = 'x'", "parts: rest: files = 'x' is no list of strings"),
+    (TEXT_RECIPE + "files = ['x']\n[parts.rest]\nfiles = ['x']\nreader = 'text'", "parts: rest: unknown field reader"),
+    (TEXT_RECIPE + "files = ['x']\n" + "#" * MAX_BYTES, "more than 65,536 bytes"),
+])  # fmt: skip
 def test_mistakes_in_a_recipe_are_errors(here, content, complaint):
     (here / "own.toml").write_text(content)
     message = rf"^own\.toml: not a readable recipe \({complaint}.*\); compare it with corpora/README"

@@ -162,15 +162,12 @@ def test_labelled_data_are_no_text(tmp_path, data, pack):
     assert list(Lines(source_of(str(file)), Silent()))  # for whom they are
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"so it was 10:30 11:45 when the train left\n", b"Matthew 5:3 6:4\nBlessed are the poor\n", b"12 55 3\n55 3 12\n",
-        b"1 2 3\n4 5 6:7 8\n", b"1 2 3", b"7", b"In fastText, __label__ marks a label.\nNo label.\n", b"a 1:2\n\nb\n",
-        "voilà une phrase française".encode("latin-1") * 10,
-        b"", b"\n", b"a " * 4000 + b"__label__x", b"__label__\n", b"1 1:2\n" * 9 + b"words\n", b"2024-01-01 10:30:00 1:2\n",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("data", [
+    b"so it was 10:30 11:45 when the train left\n", b"Matthew 5:3 6:4\nBlessed are the poor\n", b"12 55 3\n55 3 12\n",
+    b"1 2 3\n4 5 6:7 8\n", b"1 2 3", b"7", b"In fastText, __label__ marks a label.\nNo label.\n", b"a 1:2\n\nb\n",
+    "voilà une phrase française".encode("latin-1") * 10, b"", b"\n", b"a " * 4000 + b"__label__x", b"__label__\n",
+    b"1 1:2\n" * 9 + b"words\n", b"2024-01-01 10:30:00 1:2\n",
+])  # fmt: skip
 def test_text_is_read_as_text(tmp_path, data):
     assert read(write(tmp_path / "a.txt", data)) == data
 

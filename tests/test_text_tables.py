@@ -109,32 +109,29 @@ def test_parquet_without_pyarrow_names_the_extra(sentences, monkeypatch):
 TABLE = "id,text\n1,a\n"
 
 
-@pytest.mark.parametrize(
-    ("name", "data", "settings", "message"),
-    [
-        ("a.jsonl", '{"t": "a"}\n{"t": \n', {"json_field": "t"}, r":2: no JSON \(Expecting value\); write an obj"),
-        ("a.jsonl", "[" * 100_000, {"json_field": "t"}, r":1: no JSON \(maximum recursion depth"),
-        ("a.jsonl", "\n[1]\n", {"json_field": "t"}, r":2: \[1\], not an object; write an obj"),
-        ("a.jsonl", '{"t": "a"}\n{"x": 1, "y": 2}', {"json_field": "t"}, ":2: no field t; choose --json-field among x, y"),
-        ("a.jsonl", '{"t": 1.5}\n', {"json_field": "t"}, ":1: t is 1.5, not a string or a list of strings; choose"),
-        ("a.jsonl", '{"t": ["a", null]}', {"json_field": "t"}, ":1: t has null in a list; write strings or whole n"),
-        ("a.jsonl", '{"t": [true]}', {"json_field": "t"}, ":1: t has true in a list"),
-        ("a.jsonl", '{"t": "a", "u": 1}', {}, ": JSON Lines; name the field with the text by --json-field; there are t, u"),
-        ("a.csv", TABLE, {}, ": a table; name the column with the text by --column; there are id, text"),
-        ("a.csv", TABLE, {"column": "x"}, ": no column x; choose --column among id, text, or by its number, from 1"),
-        ("a.csv", TABLE, {"column": "3"}, ": no column 3; choose --column among id, text"),
-        ("a.csv", TABLE, {"column": "0"}, ": no column 0; choose --column among id, text"),
-        ("a.csv", TABLE + '2,"b\nc",d\n', {"column": "text"}, ":3: 3 columns, but 2 in the first row; put fields with"),
-        ("a.csv", TABLE + '2,"b\n\nc', {"column": "text"}, r":3: no row of a table \(unexpected end of data\); close each"),
-        ("a.csv", TABLE + '2,"b"c\n', {"column": "text"}, r":3: no row of a table \(',' expected after '\"'\)"),
-        ("a.parquet", parquet_of(a=["x"], b=[1]), {}, ": a Parquet file; name the column with the text by --column; .* a, b"),
-        ("a.parquet", parquet_of(a=["x"], b=[1]), {"column": "c"}, ": no column c; choose --column among a, b"),
-        ("a.parquet", parquet_of(a=["x"], b=[1]), {"column": "b"}, ":1: b is 1, not a string or a list of strings"),
-        ("a.parquet", parquet_of(a=["x"])[:-9], {"column": "a"}, r": cannot be read \(.+\); fetch or copy it again"),
-        ("a.txt", parquet_of(a=["x"]), {}, ": a Parquet file; name the column with the text by --column"),
-        ("a.jsonl", bytes(range(128, 256)) * 9, {"json_field": "t"}, ": not UTF-8 text: 100% of its first characters"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "data", "settings", "message"), [
+    ("a.jsonl", '{"t": "a"}\n{"t": \n', {"json_field": "t"}, r":2: no JSON \(Expecting value\); write an obj"),
+    ("a.jsonl", "[" * 100_000, {"json_field": "t"}, r":1: no JSON \(maximum recursion depth"),
+    ("a.jsonl", "\n[1]\n", {"json_field": "t"}, r":2: \[1\], not an object; write an obj"),
+    ("a.jsonl", '{"t": "a"}\n{"x": 1, "y": 2}', {"json_field": "t"}, ":2: no field t; choose --json-field among x, y"),
+    ("a.jsonl", '{"t": 1.5}\n', {"json_field": "t"}, ":1: t is 1.5, not a string or a list of strings; choose"),
+    ("a.jsonl", '{"t": ["a", null]}', {"json_field": "t"}, ":1: t has null in a list; write strings or whole n"),
+    ("a.jsonl", '{"t": [true]}', {"json_field": "t"}, ":1: t has true in a list"),
+    ("a.jsonl", '{"t": "a", "u": 1}', {}, ": JSON Lines; name the field with the text by --json-field; there are t, u"),
+    ("a.csv", TABLE, {}, ": a table; name the column with the text by --column; there are id, text"),
+    ("a.csv", TABLE, {"column": "x"}, ": no column x; choose --column among id, text, or by its number, from 1"),
+    ("a.csv", TABLE, {"column": "3"}, ": no column 3; choose --column among id, text"),
+    ("a.csv", TABLE, {"column": "0"}, ": no column 0; choose --column among id, text"),
+    ("a.csv", TABLE + '2,"b\nc",d\n', {"column": "text"}, ":3: 3 columns, but 2 in the first row; put fields with"),
+    ("a.csv", TABLE + '2,"b\n\nc', {"column": "text"}, r":3: no row of a table \(unexpected end of data\); close each"),
+    ("a.csv", TABLE + '2,"b"c\n', {"column": "text"}, r":3: no row of a table \(',' expected after '\"'\)"),
+    ("a.parquet", parquet_of(a=["x"], b=[1]), {}, ": a Parquet file; name the column with the text by --column; .* a, b"),
+    ("a.parquet", parquet_of(a=["x"], b=[1]), {"column": "c"}, ": no column c; choose --column among a, b"),
+    ("a.parquet", parquet_of(a=["x"], b=[1]), {"column": "b"}, ":1: b is 1, not a string or a list of strings"),
+    ("a.parquet", parquet_of(a=["x"])[:-9], {"column": "a"}, r": cannot be read \(.+\); fetch or copy it again"),
+    ("a.txt", parquet_of(a=["x"]), {}, ": a Parquet file; name the column with the text by --column"),
+    ("a.jsonl", bytes(range(128, 256)) * 9, {"json_field": "t"}, ": not UTF-8 text: 100% of its first characters"),
+])  # fmt: skip
 def test_mistakes_are_reported_with_their_line_and_a_remedy(sentences, name, data, settings, message):
     with pytest.raises(EmbedxError, match=rf"/{name}{message}"):
         sentences(name, data, **settings)

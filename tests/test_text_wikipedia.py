@@ -76,40 +76,29 @@ def test_a_dump_that_ends_too_early_is_an_error_unless_the_recipe_says_so(tmp_pa
         list(paragraphs([start.encode(), b"</page>" * 9, PAGES.encode()], cut_off=True))
 
 
-@pytest.mark.parametrize(
-    ("wikitext", "prose"),
-    [
-        ("'''Bold''', ''italic'' and '''''both''''' words", "Bold, italic and both words"),
-        ("see [[tree]], [[tree|trees]]s and [[a|b|c]]", "see tree, treess and c"),
-        (
-            "a [http://x.org/a?b=c label here], [//x.org], [mailto:a@b mail] and http://bare.org/x_(y) end",
-            "a label here, , mail and end",
-        ),
-        ("{{Infobox\n| a = {{nested|{{deep}}}}\n|}}Text{{cite}} goes on", "Text goes on"),
-        ("before\n :{| class=x\n| cell\n{|\n| inner\n|}\n|}\nafter", "before\nafter"),
-        ("unbalanced {{ stays readable [[ so", "unbalanced stays readable so"),
-        ("closed {{x}} then }} open {{ {{y}} end", "closed then open end"),
-        ("{| \n| a table without end\n! head\nText", "Text"),
-        ("[[File:A.jpg|thumb|with [[link]] and [http://x y] and [sic]]] text", "text"),
-        (
-            "[[Category:Trees]] [[:Category:Trees|kept]] [[de:Baum]] [[wikt:tree|tree]] [[Картинка:Tree.jpg|мини|текст]]",
-            "kept tree",
-        ),
-        ('text<ref name=a/> and<ref name="b/c">{{cite}} hidden</ref> more<!-- no\nno --> end<!-- open', "text and more end"),
-        ("<nowiki>[[gone]]</nowiki>formula <math>x < y</math> H<sub>2</sub>O<br/>next", "formula H2O\nnext"),
-        ("<gallery>\nFile:A.jpg|x\n</gallery><code>gone</code>stays", "stays"),
-        (
-            "== Heading ==\n=== Sub [[link]] ===\n* item\n## two\n: indented\n----\n__NOTOC__\n",
-            "Heading\nSub link\nitem\ntwo\nindented",
-        ),
-        ("5&nbsp;km &ndash; &lt;b&gt; R&amp;D (, ) x", "5 km \u2013 <b> R&D x"),
-        ("One\n\n\n.\n \nTwo", "One\nTwo"),
-        ("=Part=\n= Part ==\n==\n=== a\n==a=", "Part\nPart =\n=== a\n=a"),
-        ("[mailto:a [mailto:b] [mailto:c[d e] [mailto:f\nend", "[mailto:a e [mailto:f\nend"),
-        ("letters &#65;&#" + "0" * 5000 + ";&#" + "9" * 5000 + " end", "letters A\ufffd\ufffd end"),
-        ("[[a|" * 30 + "deep" + "]]" * 30 + " end", "deep end"),
-    ],
-)
+@pytest.mark.parametrize(("wikitext", "prose"), [
+    ("'''Bold''', ''italic'' and '''''both''''' words", "Bold, italic and both words"),
+    ("see [[tree]], [[tree|trees]]s and [[a|b|c]]", "see tree, treess and c"),
+    ("a [http://x.org/a?b=c label here], [//x.org], [mailto:a@b mail] and http://bare.org/x_(y) end",
+     "a label here, , mail and end"),
+    ("{{Infobox\n| a = {{nested|{{deep}}}}\n|}}Text{{cite}} goes on", "Text goes on"),
+    ("before\n :{| class=x\n| cell\n{|\n| inner\n|}\n|}\nafter", "before\nafter"),
+    ("unbalanced {{ stays readable [[ so", "unbalanced stays readable so"),
+    ("closed {{x}} then }} open {{ {{y}} end", "closed then open end"), ("{| \n| a table without end\n! head\nText", "Text"),
+    ("[[File:A.jpg|thumb|with [[link]] and [http://x y] and [sic]]] text", "text"),
+    ("[[Category:Trees]] [[:Category:Trees|kept]] [[de:Baum]] [[wikt:tree|tree]] [[Картинка:Tree.jpg|мини|текст]]",
+     "kept tree"),
+    ('text<ref name=a/> and<ref name="b/c">{{cite}} hidden</ref> more<!-- no\nno --> end<!-- open', "text and more end"),
+    ("<nowiki>[[gone]]</nowiki>formula <math>x < y</math> H<sub>2</sub>O<br/>next", "formula H2O\nnext"),
+    ("<gallery>\nFile:A.jpg|x\n</gallery><code>gone</code>stays", "stays"),
+    ("== Heading ==\n=== Sub [[link]] ===\n* item\n## two\n: indented\n----\n__NOTOC__\n",
+     "Heading\nSub link\nitem\ntwo\nindented"),
+    ("5&nbsp;km &ndash; &lt;b&gt; R&amp;D (, ) x", "5 km \u2013 <b> R&D x"), ("One\n\n\n.\n \nTwo", "One\nTwo"),
+    ("=Part=\n= Part ==\n==\n=== a\n==a=", "Part\nPart =\n=== a\n=a"),
+    ("[mailto:a [mailto:b] [mailto:c[d e] [mailto:f\nend", "[mailto:a e [mailto:f\nend"),
+    ("letters &#65;&#" + "0" * 5000 + ";&#" + "9" * 5000 + " end", "letters A\ufffd\ufffd end"),
+    ("[[a|" * 30 + "deep" + "]]" * 30 + " end", "deep end"),
+])  # fmt: skip
 def test_wikitext_becomes_prose(wikitext, prose):
     assert plain_text(wikitext) == prose + "\n"
 
