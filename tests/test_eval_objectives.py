@@ -98,30 +98,6 @@ def test_the_best_point_is_chosen_on_spans_that_it_is_not_scored_on(records):
     assert "| 3, 5 |" in ns
 
 
-def test_as_much_is_run_as_fits_in_the_time_and_the_best_with_every_seed(records, tmp_path):
-    chosen = Run(found("objectives"), ["time", "ns"], quick=False)
-    chosen.records = records()
-    levels = {3: -9.0, 5: -8.0, 10: -8.5}
-    made = []
-    for job in script.jobs(chosen):
-        options = job["options"]
-        length = options.get("epochs")
-        made.append((job["part"], length or options["time_budget"], options["seed"]))
-        result = run("time", "ns", levels.get(length, -9.5), seconds=4.0 * (length or 15))[1]
-        chosen.records.add(job, result, "sources")
-    fits = [("time", "60s", 1), ("time", 3, 1), ("epochs", 5, 1), ("time", 10, 1)]
-    assert made == [*fits, ("epochs", 5, 2), ("epochs", 5, 3)]
-
-
-def test_equal_rows_are_asked_of_those_that_draw(records, tmp_path):
-    chosen = Run(found("objectives"), ["rows", "hs", "ar", "softmax"], quick=False)
-    chosen.records = records({"part": "rows", "name": "ns", "options": {"epochs": 1}})
-    jobs = {job["objective"]: job["options"] for job in script.jobs(chosen)}
-    assert list(jobs) == ["ns", "hs", "ar"]
-    assert jobs["hs"] == {"epochs": 1, "threads": 2}
-    assert jobs["ar"] == {"epochs": 1, "threads": 2, "negatives": 5, "block_size": 8, "draws": 32}
-
-
 def test_resuming_measures_what_is_not_on_record_with_these_defaults(two_topics, tmp_path, monkeypatch):
     measured = []
 

@@ -5,7 +5,7 @@ import struct
 
 import numpy as np
 import pytest
-from eval_setup import RESULTS, Records, Run, environment, found, made_up, rows_of
+from eval_setup import RESULTS, Records, Run, environment, found, rows_of
 
 from embedx.labeled.data import Labeled, Labels
 from eval import papers, papers_adversarial as script, papers_augment_and_reduce, papers_one_vs_each, papers_unbiased_softmax
@@ -95,25 +95,6 @@ def test_unbiased_softmax(data):
     assert tables["mnist-tuned"](records) == "Not measured."
     assert "Vanilla (m=1)" in tables["variants"](records)
     assert all(draw(records) is not None for draw in found("papers-unbiased-softmax").plots.values())
-
-
-def test_the_rate_is_tuned_on_a_tenth_of_the_rows(tmp_path):
-    one, rates = papers_unbiased_softmax.one, papers_unbiased_softmax.RATES
-    records = made_up(tmp_path / "raw", [], mixed=True)
-    runs = [
-        (one(records, "mnist", "OVE", rate, share=share), {"train": {"log_loss": abs(rate - best), "doubled": abs(rate - 100)}})
-        for share, best in ((0.1, 1.0), (1.0, 10.0)) for rate in rates
-    ]  # fmt: skip
-    records = made_up(tmp_path / "raw", runs, mixed=True)
-    assert papers_unbiased_softmax.tuned(records, "mnist", "OVE") == 1.0
-    assert papers_unbiased_softmax.tuned(records, "mnist", "OVE", "doubled") == 100.0
-
-
-def test_a_doubled_softmax_is_bounded_from_below():
-    z = np.array([[1e6, 0.0, 0.0]])
-    data = Labeled(np.zeros((1, 1), dtype=np.float32), Labels.single(np.array([0])), 3)
-    found = papers_unbiased_softmax.losses(lambda x: z, data)
-    assert found == pytest.approx({"log_loss": 0.0, "error": 0.0, "doubled": np.log(np.e + 2) - 1})
 
 
 @pytest.mark.parametrize("name", ["papers-augment-and-reduce", "papers-one-vs-each", "papers-unbiased-softmax"])

@@ -5,7 +5,6 @@ import struct
 from pathlib import Path
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 from eval_setup import RESULTS, ROOT, Records, Run, found, made_up, rows_of
 from needs import needs_gensim
@@ -43,44 +42,10 @@ def test_a_corpus_of_lines_is_given_to_all_tools_as_it_is(two_topics, tmp_path):
     assert gzip.decompress(Path(about["files"]["gz"]).read_bytes()) == two_topics.read_bytes()
 
 
-def test_answers_survive_being_written_down():
-    values = np.array([0.25, np.nan, 1.0, -0.5])
-    np.testing.assert_array_equal(speed.unpacked(speed_process.packed(values)), values)
-
-
 def jobs_of(tmp_path, *only, runs=(), quick=False):
     run = Run(found("speed"), list(only), quick=quick)
     run.records = made_up(tmp_path / "raw", [({"kind": "train", **job}, result) for job, result in runs])
     return list(speed.jobs(run))
-
-
-def feed(name, threads, before=1.0, training=9.0, **text):
-    job = {"tool": "gensim", "purpose": "feed", "threads": threads, "feed": name, **text}
-    return job, {"before": before, "training": training}
-
-
-def test_every_contender_runs_with_every_seed_taking_turns(tmp_path):
-    runs = [feed("LineSentence", threads) for threads in speed.THREADS]
-    full = [job for job in jobs_of(tmp_path, "training", "embedx", "gensim", runs=runs) if job["purpose"] == "full"]
-    assert [job["seed"] for job in full] == sorted(job["seed"] for job in full)
-    assert {job["feed"] for job in full if job["tool"] == "gensim"} == {"LineSentence"}
-    assert {job["name"] for job in full if job["tool"] == "embedx" and job["seed"] == 3} == {*speed.CONTENDERS} - {*speed.RUNS}
-
-
-def test_quality_has_many_seeds_of_each_text_and_gensim_at_its_best_rate(tmp_path):
-    texts, scores = ({"megabytes": 30}, {}), dict.fromkeys(speed.TESTS, 0.3)
-    about = {"tool": "gensim", "purpose": "quality", "seed": 1}
-    runs = [(about | {"alpha": alpha} | text, {"scores": {**scores, "SimLex-999": 0.5 if alpha == best else 0.2}})
-            for text, best in zip(texts, (0.1, 0.05), strict=True) for alpha in speed.RATES]  # fmt: skip
-    jobs = jobs_of(tmp_path, "quality", "embedx", "gensim", runs=runs)
-    gensim = [(job.get("megabytes"), job["seed"], job["alpha"]) for job in jobs if job["tool"] == "gensim"]
-    later = range(2, 11)
-    assert gensim == [
-        *((30, 1, alpha) for alpha in speed.RATES), *((30, seed, 0.1) for seed in later),
-        *((None, 1, alpha) for alpha in speed.RATES), *((None, seed, 0.05) for seed in later),
-    ]  # fmt: skip
-    ours = [(job.get("megabytes"), job["seed"]) for job in jobs if job["tool"] == "embedx" and job["name"] == speed.DEFAULT]
-    assert ours == [(megabytes, seed) for megabytes in (30, None) for seed in range(1, 11)]
 
 
 def test_a_tool_is_left_out_by_naming_the_others(tmp_path):
@@ -99,14 +64,6 @@ def test_settings_on_record_are_those_that_are_asked_for_again():
 def test_the_tables_of_the_readme_are_made_from_the_records(file):
     text = file.read_text("utf-8")
     assert filled(text, overview.parts()[file], file) == text, "run `python -m eval overview`"
-
-
-def test_the_best_feed_for_a_whole_run_pays_for_its_preparation(tmp_path):
-    runs = [feed("slow to prepare", 1, 20, 9), feed("slow to train", 1, 1, 10)]
-    records = made_up(tmp_path / "raw", [({"kind": "train", **job}, result) for job, result in runs])
-    assert speed.best_feed(records, threads=1, epochs=0) == "slow to prepare"
-    assert speed.best_feed(records, threads=1, epochs=5) == "slow to train"
-    assert rows_of(speed.feeds(made_up(tmp_path / "raw", []))) == {}
 
 
 @pytest.mark.parametrize(("below", "expected"), [(0.9, True), (1.1, False), (None, False)])

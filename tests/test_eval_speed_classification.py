@@ -1,7 +1,6 @@
 """eval speed-classification: which jobs run, what tools read, how they are scored, and tables that follow from the records."""
 
 import gzip
-import json
 
 import numpy as np
 import pytest
@@ -26,18 +25,6 @@ def jobs_of(*only, quick=False, **settings):
 
 
 # ---- which jobs
-
-
-def test_the_slow_contender_runs_only_when_asked_for():
-    assert all(job["tool"] != "LinearSVC" for job in jobs_of(pecos_python="python"))
-    assert {job["tool"] for job in jobs_of("omikuji", "linearsvc")} == {"omikuji", "LinearSVC"}
-
-
-def test_contenders_take_turns():
-    jobs = jobs_of("eurlex", *PEERS, repetitions=2)
-    assert [job["turn"] for job in jobs] == sorted(job["turn"] for job in jobs)
-    assert {job["turn"] for job in jobs} == {1, 2}
-    assert len({json.dumps(job) for job in jobs}) == len(jobs)
 
 
 def test_pecos_needs_its_interpreter_in_a_full_run(capsys):
@@ -68,12 +55,6 @@ def test_both_text_files_hold_every_feature_and_label(tmp_path):
     assert [list(data.labels[row]) for row in range(2)] == [[1, 3], [0]]
     assert (tmp_path / "train.ft").read_text() == "__label__1 __label__3\tf1\n__label__0\tf0 f2\n"
     assert main.indicator(labels, 4).toarray().tolist() == [[0, 1, 0, 1], [1, 0, 0, 0]]
-
-
-def test_precision_counts_a_missing_answer_as_a_miss():
-    truth = csr_matrix(np.array([[1, 0, 1, 0, 0, 0], [0, 0, 0, 0, 0, 1]], dtype=np.float32))
-    found = process.quality(process.filled([[0, 1, 2, 3, 4], []]), truth)
-    assert found == pytest.approx({"p@1": 1 / 2, "p@3": 2 / 6, "p@5": 2 / 10})
 
 
 def test_propensity_scores_are_those_of_embedx_eval_and_bins_tell_calibration(tmp_path):
