@@ -11,6 +11,7 @@ from embedx.graphs.graph import Graph
 from embedx.graphs.read import read_graph
 from embedx.graphs.settings import GraphSettings
 from embedx.graphs.walks import Walks, write_walks
+from embedx.skipgram.configuration import configure
 from embedx.training.progress import Silent
 
 EDGES = [(0, 1), (0, 2), (1, 2), (2, 3), (3, 4), (1, 4), (0, 4)]
@@ -73,7 +74,8 @@ def test_a_walk_depends_on_its_number_alone():
     np.testing.assert_array_equal(part[:n], tokens.reshape(-1, 10)[11:14].ravel())
     chunks = [np.zeros(40, dtype=np.int32) for _ in range(walks.n_chunks(40))]
     sizes = [walks.write_chunk(2, k, 40, chunk) for k, chunk in enumerate(chunks)]
-    assert sum(sizes) == 25 * 10 and walks.write_chunk(3, 0, 40, np.zeros(40, dtype=np.int32)) == sizes[0]
+    assert sum(sizes) == 25 * 10
+    assert walks.write_chunk(3, 0, 40, np.zeros(40, dtype=np.int32)) == sizes[0]
 
 
 def test_directed_walks_end_where_no_edge_leads_on():
@@ -102,7 +104,8 @@ def test_edge_lists_are_read_and_what_is_left_out_is_counted(tmp_path, text):
     file.write_text(text)
     graph = read_graph([str(file)], GraphSettings(walks=1), progress, tmp_path, 1)
     assert sorted(graph.names) == ["a", "b", "c"]
-    assert graph.offsets.tolist() == [0, 2, 4, 6] and graph.left_out == {"self-loops": 1, "repeated edges": 1}
+    assert graph.offsets.tolist() == [0, 2, 4, 6]
+    assert graph.left_out == {"self-loops": 1, "repeated edges": 1}
     assert progress.notes == ["1 self-loops left out", "1 repeated edges left out"]
 
 
@@ -138,7 +141,7 @@ def test_matrices_and_networkx_are_graphs(tmp_path):
     both.eliminate_zeros()
     np.testing.assert_array_equal(read.neighbours, both.indices)
     (tmp_path / "bad.npz").write_bytes(b"PK")
-    with pytest.raises(EmbedxError, match="bad.npz: no sparse matrix"):
+    with pytest.raises(EmbedxError, match=r"bad\.npz: no sparse matrix"):
         read_graph([str(tmp_path / "bad.npz")], GraphSettings(walks=1), Silent(), tmp_path, 1)
 
 
@@ -164,8 +167,6 @@ def test_settings_of_walks_need_walks():
     with pytest.raises(EmbedxError, match="walk_length applies only with walks"):
         embedx.SkipGram(walk_length=10)
     with pytest.raises(EmbedxError, match="collapsed"):
-        from embedx.skipgram.configuration import configure
-
         configure("softmax", {"walks": 2}, is_collapsed=True)
 
 
@@ -185,7 +186,9 @@ def test_links_labels_and_sessions_are_scored(tmp_path):
     progress = Notes()
     rows = evaluate.links(model, str(held), str(others), 0, progress)
     assert [row["score"] for row in rows] == ["dot", "cosine", "hadamard"]
-    assert rows[1]["AUC"] > 0.9 and rows[1]["links"] == 16 and rows[1]["others"] == 10
+    assert rows[1]["AUC"] > 0.9
+    assert rows[1]["links"] == 16
+    assert rows[1]["others"] == 10
     assert progress.notes == [f"{others}: 1 pairs have a node without a vector, and are left out"]
     labels = tmp_path / "labels.txt"
     labels.write_text("".join(f"{word} {word[0]}\n" for word in model.words))
@@ -205,7 +208,8 @@ def test_the_next_item_is_ranked_as_by_loops(tmp_path):
     )
     progress = Notes()
     rows = {row["ranking"]: row for row in evaluate.next_item(model, str(test), progress)}
-    assert len(progress.notes) == 1 and rows["vectors"]["sessions"] == 2
+    assert len(progress.notes) == 1
+    assert rows["vectors"]["sessions"] == 2
     z = np.stack([model["i2"] + evaluate.DECAY * model["i1"], model["i4"]]) @ model.output_vectors.T
     ranks = [1 + int((z[k] > z[k, model.index(item)]).sum()) for k, item in enumerate(("i3", "i5"))]
     assert rows["vectors"]["MRR"] == pytest.approx(np.mean([1 / rank for rank in ranks]))

@@ -11,7 +11,7 @@ ROOT = Path(embedx.__file__).parent
 # Lowest first. A layer is a folder or a module at the top of the package; those of one set do not know of each other.
 LAYERS = (
     {"errors"}, {"registry"}, {"settings"}, {"pages"}, {"kernels"}, {"storage"}, {"training"}, {"text"}, {"labeled"},
-    {"search"}, {"samplers"}, {"objectives"}, {"parameters"}, {"optimizers"}, {"engine"}, {"vectors"}, {"evaluation"}, {"graphs"},
+    {"search"}, {"samplers"}, {"objectives"}, {"parameters"}, {"optimizers"}, {"engine"}, {"vectors"}, {"evaluation", "graphs"},
     {"skipgram", "classification"}, {"comparison", "report", "distributed"}, {"api"}, {"cli"},
 )  # fmt: skip
 ABOVE_ALL = {"__init__", "__main__"}  # what a user asks the package for, wherever it lies

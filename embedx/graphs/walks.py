@@ -91,7 +91,7 @@ def _write_walk(walker, key, start, tokens, n):
             while not is_accepted:
                 to = np.int64(walker.neighbours[_drawn(walker, begin, end, uniform(key, counter))])
                 counter += np.uint64(1)
-                is_accepted = is_first_order or last < 0
+                is_accepted = bool(is_first_order or last < 0)
                 if not is_accepted:
                     chance = walker.of_far
                     if to == last:
