@@ -275,6 +275,14 @@ def data(tmp_path_factory):
     lines = [f'{k},{"ab"[words[0] < "m"]},"{", ".join(words)}"' for k, words in enumerate(text[:300])]
     (folder / "tickets.csv").write_text("\n".join(["id,topic,text", *lines]) + "\n")
     (folder / "more-reviews.txt").write_text("\n".join(reviews[400:450]) + "\n")
+    edges = [(a, b) for a in range(40) for b in range(a) if (a - b) % 7 in (1, 3) or a // 20 == b // 20]
+    (folder / "graph.edges").write_text("".join(f"{a} {b}\n" for a, b in edges[::2]))
+    (folder / "graph.csv").write_text("".join(f"{a},{b},{1 + a % 3}\n" for a, b in edges))
+    (folder / "held-out.edges").write_text("".join(f"{a} {b}\n" for a, b in edges[1:200:2]))
+    (folder / "no.edges").write_text("".join(f"{a} {a + 20}\n" for a in range(19)))
+    (folder / "node-labels.txt").write_text("".join(f"{a} {'low' if a < 20 else 'high'}\n" for a in range(40)))
+    for name, some in (("sessions.txt", text[:500]), ("next.txt", text[500:550])):
+        (folder / name).write_text("\n".join(map(" ".join, some)) + "\n")
     from sklearn.datasets import load_digits
 
     images, digits = load_digits(return_X_y=True)

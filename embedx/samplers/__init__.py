@@ -11,7 +11,14 @@ from embedx.samplers.contract import Candidates, Paths, Sampler
 from embedx.settings import option_name, settings_of
 
 # Each as file.Class of this folder, in the order of help texts.
-REGISTRY = ("search.Search", "unigram.Unigram", "uniform.Uniform", "adversarial.Adversarial", "all_rows.All", "path.Path")
+REGISTRY = (
+    "search.Search",
+    "unigram.Unigram",
+    "uniform.Uniform",
+    "adversarial.Adversarial",
+    "all_rows.All",
+    "path.Path",
+)
 
 SAMPLERS: dict[str, type[Sampler]] = registry.load(__name__, REGISTRY)
 
