@@ -63,7 +63,7 @@ def check_names(owner: str, given: Iterable[str], known: Iterable[str]) -> None:
     """Raise TypeError for a parameter that there is not."""
     known = list(known)
     if unknown := [name for name in given if name not in known]:
-        remedy = near(unknown[0], known, "") or f"its settings are {', '.join(sorted(known))}"
+        remedy = near(unknown[0], known, "").strip() or f"its settings are {', '.join(sorted(known))}"
         raise TypeError(f"{owner} takes no {', '.join(unknown)}; {remedy}")
 
 

@@ -246,9 +246,9 @@ def test_what_sparse_weights_do_not_go_with_is_refused(weights, options, message
 
 
 @pytest.mark.parametrize(("data", "options", "chosen"), [
-    (topics(), {}, ("ova", {"loss": "squared-hinge"})), (topics(several=False), {}, ("softmax", {})),
-    (topics(n_labels=1200, several=False), {}, ("softmax", {})), (topics(), {"hidden": 10}, ("softmax", {})),
-    (topics(), {"labels": "first"}, ("softmax", {})), (topics(), {"pretrained": "v.vec"}, ("softmax", {})),
+    (topics(), {}, ("ova", {"loss": "squared-hinge"})), (topics(several=False), {"time_budget": 3.0}, ("softmax", {})),
+    (topics(n_labels=1200, several=False), {}, ("ova", {"loss": "squared-hinge"})), (topics(), {"hidden": 10}, ("softmax", {})),
+    (topics(), {"labels": "first"}, ("ova", {"loss": "squared-hinge"})), (topics(), {"pretrained": "v.vec"}, ("softmax", {})),
     (topics(), {"sampler": "uniform"}, ("softmax", {})),
 ])  # fmt: skip
 def test_the_objective_suits_the_data_where_none_is_named(data, options, chosen):

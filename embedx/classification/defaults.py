@@ -72,9 +72,9 @@ def default_objective(data: Labeled, options: Mapping[str, Any]) -> tuple[str, d
     if not data.is_sparse or options.get("hidden") or options.get("pretrained") or options.get("sampler", "all") != "all":
         return "softmax", {}
     is_ranking = bool((labels.n_of_row > 1).any()) or data.n_labels * data.n_features > MAX_DENSE_SAMPLED
-    has_words = data.features.nnz <= MAX_DENSITY_OF_WORDS * len(data) * data.n_features
-    by_steps = any(options.get(name) is not None for name in ("time_budget", "optimizer", "learning_rate"))
-    return ("ova", {"loss": "squared-hinge"}) if is_ranking or (has_words and not by_steps) else ("softmax", {})
+    if data.features.nnz <= MAX_DENSITY_OF_WORDS * len(data) * data.n_features:
+        is_ranking |= all(options.get(name) is None for name in ("time_budget", "optimizer", "learning_rate"))
+    return ("ova", {"loss": "squared-hinge"}) if is_ranking else ("softmax", {})
 
 
 def has_many_labels(data: Labeled, rule: str) -> bool:

@@ -129,8 +129,8 @@ class Run:
         objective, progress = self.objective, self.progress
         before = start.classifier if isinstance(start, TrainedClassifier) else start
         settings = self.settings
-        is_alone = start is None and self.wrap is None and settings.time_budget is None
-        is_refitted = is_alone and settings.calibration <= type(settings).calibration and len(self.data) <= MAX_REFITTED
+        is_free = start is None and settings.time_budget is None
+        is_refitted = is_free and settings.calibration <= type(settings).calibration and len(self.data) <= MAX_REFITTED
         data, validation, held_out = self._divided(is_refitted)
         former = {} if before is None else before.arrays
         arrays: dict[str, np.ndarray] = {name: former[name] for name in ("maxima", "idf", "label_order") if name in former}
@@ -218,18 +218,18 @@ class Run:
 
     def _refitted(self, trained: TrainedClassifier) -> TrainedClassifier:
         """The classifier trained again, on all rows, with what was learned from those that were held out of the first."""
-        first, settings = (
-            trained.classifier,
-            dataclasses.replace(self.settings, calibration=0.0, neighbours=NONE, l2=self.given_l2),
-        )
+        first = trained.classifier
+        settings = dataclasses.replace(self.settings, calibration=0.0, neighbours=NONE, l2=self.given_l2)
         try:
-            again = Run(self.data, self.objective, settings, self.sampler_options, self.progress).train()
-        except KeyboardInterrupt as interrupt:
-            return dataclasses.replace(trained, outcome=dataclasses.replace(trained.outcome, interrupted_by=interrupt))
-        if again.outcome.interrupted_by is not None or again.outcome.diverged is not None:
-            return dataclasses.replace(
-                trained, outcome=dataclasses.replace(trained.outcome, interrupted_by=again.outcome.interrupted_by)
-            )
+            run = Run(self.data, self.objective, settings, self.sampler_options, self.progress)
+            run.wrap = self.wrap
+            again = run.train()
+            ended: BaseException | None = again.outcome.interrupted_by or again.outcome.diverged
+        except (KeyboardInterrupt, DivergedError) as error:
+            ended = error
+        if ended is not None:
+            early = ended if isinstance(ended, KeyboardInterrupt) else None
+            return dataclasses.replace(trained, outcome=dataclasses.replace(trained.outcome, interrupted_by=early))
         found = again.classifier
         found.arrays |= {name: first.arrays[name] for name in OF_HELD_OUT if name in first.arrays}
         if first.has_neighbours:

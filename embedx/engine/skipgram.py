@@ -132,8 +132,10 @@ class SkipGramWorkspace(NamedTuple):
     tokens: np.ndarray  # int32: those of a chunk, where they are not stored
 
 
-def new_workspace(plan: BlockPlan, n_tokens: int, columns: int, longest_path: int, uniforms_width: int) -> SkipGramWorkspace:
-    """Memory for a worker that trains chunks of up to `n_tokens` tokens on rows of `columns` numbers."""
+def new_workspace(
+    plan: BlockPlan, n_tokens: int, columns: int, longest_path: int, uniforms_width: int, n_made: int = 0
+) -> SkipGramWorkspace:  # fmt: skip
+    """Memory for a worker that trains chunks of up to `n_tokens` tokens, of which it makes `n_made`, on rows of `columns`."""
     n_inputs, n_examples, n_candidates = max_inputs(plan), max_examples(plan), max_candidates(plan, longest_path)
     n_pairs = min(max(plan.block_size, 1), 2 * plan.window + 1)
     n_noise = plan.n_rows if plan.candidates == ALL else plan.n_draws
@@ -155,7 +157,7 @@ def new_workspace(plan: BlockPlan, n_tokens: int, columns: int, longest_path: in
         noise_column=np.zeros(n_candidates, dtype=np.int64), rng_state=np.zeros(2, dtype=np.uint64),
         row_step=vector(n_candidates), row_square=vector(n_candidates), x_step=x_step,
         h_step=x_step if is_skipgram else vector(n_examples), h_square=vector(n_examples), max_rate=vector(2),
-        longest_step=np.full(1, LONGEST_STEP, dtype=np.float32), tokens=np.zeros(n_tokens, dtype=np.int32),
+        longest_step=np.full(1, LONGEST_STEP, dtype=np.float32), tokens=np.zeros(n_made, dtype=np.int32),
     )  # fmt: skip
 
 

@@ -32,11 +32,6 @@ class Graph:
     def __repr__(self) -> str:
         return f"Graph({len(self):,} nodes, {len(self.neighbours):,} steps)"
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the arrays."""
-        return self.offsets.nbytes + self.neighbours.nbytes + self.cumulative.nbytes
-
     @classmethod
     def from_edges(cls, edges: Iterable[Sequence[Any]], weights: Any = None, *, directed: bool = False) -> Self:
         """From pairs of nodes of any kind, whose names are their `str`, or an integer array (edges, 2); and their weights."""

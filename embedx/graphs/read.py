@@ -10,6 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from scipy.io import mmread
+from scipy.sparse import load_npz
 
 from embedx.errors import EmbedxError
 from embedx.graphs.graph import Graph
@@ -46,11 +48,8 @@ def read_graph(
 
 def _matrix(file: str, settings: GraphSettings) -> Graph:
     try:
-        if file.endswith(".npz"):
-            from scipy.sparse import load_npz as load
-        else:
-            from scipy.io import mmread as load
-        return Graph.from_scipy(load(file), weighted=settings.weighted, directed=settings.directed)
+        matrix = load_npz(file) if file.endswith(".npz") else mmread(file)
+        return Graph.from_scipy(matrix, weighted=settings.weighted, directed=settings.directed)
     except EmbedxError as error:
         raise EmbedxError(f"{file}: {error}") from error
     except MemoryError:

@@ -44,10 +44,8 @@ class GraphSettings(Settings):
         if self.metapath is not None:
             pattern = [each.strip() for each in self.metapath.split(",")]
             if len(pattern) < 2 or not all(pattern) or pattern[0] != pattern[-1]:
-                raise EmbedxError(
-                    f"--metapath {self.metapath}: must be two types or more, the last one the first again, such as "
-                    "author,paper,author"
-                )
+                wanted = "two types or more, the last one the first again, such as author,paper,author"
+                raise EmbedxError(f"--metapath {self.metapath}: must be {wanted}")
 
     def record(self) -> dict[str, Any]:
         """The values; none without --walks."""

@@ -20,11 +20,13 @@ from embedx.graphs.read import node_types, read_graph
 from embedx.graphs.settings import GraphSettings
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.random import bits, stream_key, uniform
+from embedx.storage.disk import amount
 from embedx.text import cache
 from embedx.text.corpus_writer import CorpusWriter
 from embedx.text.encoded_corpus import EncodedCorpus
 from embedx.text.tokenizer import END_OF_SENTENCE
 from embedx.text.word_list import WordList
+from embedx.training.memory import n_bytes
 from embedx.training.progress import Progress
 from embedx.training.trainer import usable_cores
 
@@ -225,7 +227,7 @@ class Walks:
             corpus = writer.finish(about, {})
         corpus.counts, corpus.generated = self.counts(threads), self
         corpus.n_tokens = int(corpus.counts.sum())
-        size = f"{self.graph.nbytes / 1e6:,.0f} MB"
+        size = amount(n_bytes(self.walker))
         progress.note(f"{self.graph!r}, {size}, {self.n_walks:,} walks of up to {self.settings.walk_length} nodes in an epoch")
         return corpus
 

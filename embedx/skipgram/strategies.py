@@ -108,8 +108,8 @@ class Streamed(Strategy):
     def new_workspace(self, plan: blocks.BlockPlan) -> engine.SkipGramWorkspace:
         """A thread's workspace for blocks."""
         longest_path = int(np.diff(self.draws.offsets).max(initial=1))
-        columns = self.tables.inputs.rows.shape[1]
-        return engine.new_workspace(plan, CHUNK, columns, longest_path, self.objective.uniforms_width)
+        columns, n_made = self.tables.inputs.rows.shape[1], 0 if self.generated is None else CHUNK
+        return engine.new_workspace(plan, CHUNK, columns, longest_path, self.objective.uniforms_width, n_made)
 
     def memory(self) -> dict[str, Any]:
         """The arrays that training needs beside the tables, by purpose."""
