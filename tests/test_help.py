@@ -25,7 +25,7 @@ from embedx.skipgram.settings import CollapsedSettings, SkipGramSettings
 from tests import forked
 
 COMMAND = [sys.executable, "-m", "embedx"]
-MAX_OPTIONS = {"train": 67, "classify": 55, "compare": 26}  # of train eight are those of graphs
+MAX_OPTIONS = {"train": 60, "classify": 55, "compare": 26}
 
 
 def help_of(*words):

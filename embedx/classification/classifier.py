@@ -347,7 +347,7 @@ class Classifier:
         is_known = len(labels) >= calibration.MIN_ROWS
         if wanted == AUTO and not is_known:
             return
-        blend, told = Blend(1 if wanted == AUTO else int(wanted)), ""
+        blend, measured = Blend(1 if wanted == AUTO else int(wanted)), ""
         self.arrays |= index | {"neighbour_blend": np.array(blend, dtype=np.float64)}
         self.parameters_changed()
         if is_known:
@@ -357,12 +357,12 @@ class Classifier:
             blend, own, gain, error, near = neighbours.chosen(
                 self.neighbours, ids, p, self.prepared(features), labels, wanted, threads
             )
-            told = f": mean of P@1, P@3 and P@5 of held-out rows {own:.3f} without, {gain:+.4f} ± {error:.4f} with them"
+            measured = f": mean of P@1, P@3 and P@5 of held-out rows {own:.3f} without, {gain:+.4f} ± {error:.4f} with them"
             if wanted == AUTO and gain <= neighbours.MIN_GAIN * error:
                 for name in neighbours.ARRAYS:
                     self.arrays.pop(name, None)
                 self.parameters_changed()
-                progress.note(f"no neighbours{told}")
+                progress.note(f"no neighbours{measured}")
                 return
             self.arrays["neighbour_blend"] = np.array(blend, dtype=np.float64)
             best, scores = self.neighbours.blended(ids, p, near, blend, calibration.N_BEST, threads)
@@ -370,7 +370,7 @@ class Classifier:
         size = amount(sum(array.nbytes for array in index.values()))
         progress.note(
             f"probabilities are blended with {blend.share:.0%} of the labels of the {blend.n:.0f} nearest of "
-            f"{len(index[neighbours.INDEX[0]]) - 1:,} training rows{told}; their index takes {size}"
+            f"{len(index[neighbours.INDEX[0]]) - 1:,} training rows{measured}; their index takes {size}"
         )
 
     # ---- how good

@@ -87,7 +87,7 @@ def _edges(corpus: EncodedCorpus, found: Sequence[Source], settings: GraphSettin
         what = f"{sizes[wrong[0]]} columns where an edge has {wanted}"
         raise _refused(found, line(wrong[0]), f"{what}; give two nodes{' and a weight' * settings.weighted} without blanks")
     if not settings.weighted and (n := int((sizes == 3).sum())):
-        progress.note(f"the third column of {n:,} edges is not used; --weighted takes it as weights")
+        progress.note(f"the third column of {n:,} edges is not used; --set weighted=yes takes it as weights")
     weights = None
     if settings.weighted:
         distinct, which = np.unique(tokens[begins + 2], return_inverse=True)
@@ -136,6 +136,6 @@ def node_types(file: str, names: Sequence[str]) -> list[str | None]:
                     found[node] = rest[0]
     except (OSError, UnicodeDecodeError) as error:
         raise EmbedxError(
-            f"--node-types {file}: {getattr(error, 'strerror', None) or 'not UTF-8'}; give a text file"
+            f"--set node-types={file}: {getattr(error, 'strerror', None) or 'not UTF-8'}; give a text file"
         ) from error
     return [found.get(name) for name in names]
