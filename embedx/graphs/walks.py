@@ -3,8 +3,9 @@
 The chance of a step from t over v to x, with the weight w of the edge from v to x, is proportional to w / p if x is t, w if
 there is an edge from t to x, and w / q otherwise (Grover & Leskovec 2016, "node2vec: scalable feature learning for networks",
 eq. 3). Steps are drawn by the weights alone and accepted with a chance proportional to the rest, so that no table by edges is
-needed (Yang et al. 2019, "KnightKing: a fast distributed graph random walk engine"). Along a metapath each node is drawn among
-the neighbours of the next type (Dong, Chawla & Swami 2017, "metapath2vec").
+needed; where 1 / p is above the other two, what a step back has more than these is drawn separately (Yang et al. 2019,
+"KnightKing: a fast distributed graph random walk engine", 4.2). Along a metapath each node is drawn among the neighbours of the
+next type (Dong, Chawla & Swami 2017, "metapath2vec").
 """
 
 import math
@@ -44,9 +45,9 @@ class Walker(NamedTuple):
     starts: np.ndarray  # int32: the nodes that walks begin at
     stride: int  # walk k begins at starts[k * stride mod their number], so that walks at a time begin all over the graph
     length: int
-    of_return: np.float32  # chances of acceptance, the highest 1: of a step back,
-    of_near: np.float32  # to a neighbour of the last node,
-    of_far: np.float32  # and to others
+    of_return: float  # 1 / p, 1 and 1 / q over the greater of the last two: chances of acceptance of a step back, which may
+    of_near: float  # be above 1, to a neighbour of the last node,
+    of_far: float  # and to others
     node_type: np.ndarray  # int32 (nodes,), or (0,) without a metapath
     pattern: np.ndarray  # int32: the types that a walk goes through over and over
 
@@ -87,26 +88,43 @@ def _write_walk(walker, key, start, tokens, n):
             counter += np.uint64(1)
             if to < 0:
                 break
+        elif is_first_order or last < 0:
+            to = np.int64(walker.neighbours[_drawn(walker, begin, end, uniform(key, counter))])
+            counter += np.uint64(1)
         else:
-            is_accepted = False
-            to = np.int64(0)
-            while not is_accepted:
-                to = np.int64(walker.neighbours[_drawn(walker, begin, end, uniform(key, counter))])
-                counter += np.uint64(1)
-                is_accepted = bool(is_first_order or last < 0)
-                if not is_accepted:
-                    chance = walker.of_far
-                    if to == last:
-                        chance = walker.of_return
-                    elif _has_edge(walker, last, to):
-                        chance = walker.of_near
-                    is_accepted = bool(uniform(key, counter) < chance)
-                    counter += np.uint64(1)
+            to, counter = _second_order(walker, key, counter, last, begin, end)
         last, node = node, to
         tokens[n] = node
         n += 1
     tokens[n] = END_OF_SENTENCE
     return n + 1
+
+
+@kernel_part
+def _second_order(walker, key, counter, last, begin, end):
+    """A neighbour among begin:end by node2vec's chances after the node `last`, and the next random number."""
+    extra = 0.0
+    if walker.of_return > 1:
+        back = _edge_to(walker, begin, end, last)
+        if back >= 0:
+            extra = (walker.of_return - 1) * _share(walker, begin, end, back)
+    least, most = min(walker.of_near, walker.of_far), max(walker.of_near, walker.of_far)
+    while True:
+        place = (1 + extra) * uniform(key, counter)
+        chance = uniform(key, counter + np.uint64(1))
+        counter += np.uint64(2)
+        if place >= 1:
+            return last, counter
+        to = np.int64(walker.neighbours[_drawn(walker, begin, end, place)])
+        if to == last:
+            is_accepted = bool(chance < walker.of_return)
+        elif chance < least or chance >= most:
+            is_accepted = bool(chance < least)
+        else:
+            near = _edge_to(walker, walker.offsets[last], walker.offsets[last + 1], to) >= 0
+            is_accepted = near == (walker.of_near > walker.of_far)
+        if is_accepted:
+            return to, counter
 
 
 @kernel_part
@@ -125,15 +143,14 @@ def _drawn(walker, begin, end, u):
 
 
 @kernel_part
-def _has_edge(walker, source, target):
-    low, high = walker.offsets[source], walker.offsets[source + 1]
-    while low < high:
-        middle = (low + high) // 2
-        if walker.neighbours[middle] < target:
-            low = middle + 1
-        else:
-            high = middle
-    return low < walker.offsets[source + 1] and walker.neighbours[low] == target
+def _edge_to(walker, begin, end, target):
+    """The place of a node among the neighbours begin:end; -1 if it is none of them."""
+    low, size = begin, end - begin
+    while size > 1:
+        half = size >> 1
+        low = low + half if walker.neighbours[low + half] <= target else low
+        size -= half
+    return low if size == 1 and walker.neighbours[low] == target else np.int64(-1)
 
 
 @kernel_part
@@ -142,20 +159,20 @@ def _of_type(walker, begin, end, wanted, u):
     total = 0.0
     for at in range(begin, end):
         if walker.node_type[walker.neighbours[at]] == wanted:
-            total += _share(walker, begin, at)
+            total += _share(walker, begin, end, at)
     found, left = np.int64(-1), u * total
     for at in range(begin, end):
         if walker.node_type[walker.neighbours[at]] == wanted and left >= 0:
             found = np.int64(walker.neighbours[at])
-            left -= _share(walker, begin, at)
+            left -= _share(walker, begin, end, at)
     return found
 
 
 @kernel_part
-def _share(walker, begin, at):
-    """The weight of an edge, up to a factor that those of a node have in common."""
+def _share(walker, begin, end, at):
+    """The weight of an edge over that of all edges begin:end of its node."""
     if len(walker.cumulative) == 0:
-        return 1.0
+        return 1 / np.float64(end - begin)
     return np.float64(walker.cumulative[at]) - (np.float64(walker.cumulative[at - 1]) if at > begin else 0.0)
 
 
@@ -176,9 +193,9 @@ class Walks:
             node_type = np.array([numbers.get(each, NO_TYPE) if each else NO_TYPE for each in types], dtype=np.int32)
             pattern = np.array([numbers[each] for each in wanted[:-1]], dtype=np.int32)
             starts = starts[node_type[starts] == pattern[0]]
-        n, highest = len(starts), max(1, 1 / settings.p, 1 / settings.q)
+        n, highest = len(starts), max(1, 1 / settings.q)
         stride = next(each for each in range(max(1, round(0.618 * n)), 2 * n + 2) if math.gcd(each, n) == 1)
-        of_return, of_near, of_far = (np.float32(each / highest) for each in (1 / settings.p, 1, 1 / settings.q))
+        of_return, of_near, of_far = (each / highest for each in (1 / settings.p, 1, 1 / settings.q))
         self.walker = Walker(
             graph.offsets, graph.neighbours, graph.cumulative, starts, stride, settings.walk_length, of_return, of_near, of_far,
             node_type, pattern,
