@@ -1,6 +1,6 @@
 """A graph as compressed sparse rows."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -8,6 +8,54 @@ import numpy as np
 from scipy.sparse import coo_matrix, csr_matrix
 
 from embedx.errors import EmbedxError
+from embedx.kernels.compiled import kernel
+from embedx.training.memory import allocating, plan_memory
+
+Edges = tuple[np.ndarray, np.ndarray, np.ndarray]  # sources and targets, int32 (n,), and weights, float32 (n,) or (0,)
+SELF_LOOPS, WITHOUT_WEIGHT = 0, 1  # places of counts
+TOO_LARGE = "take fewer edges, or a machine with more memory"
+
+
+@kernel
+def count_edges(sources, targets, weights, is_directed, degrees, left_out):
+    """Add edges to the numbers of neighbours, int64 (nodes,), and those that are left out to their counts, int64 (2,)."""
+    for e in range(len(sources)):
+        if sources[e] == targets[e]:
+            left_out[SELF_LOOPS] += 1
+        elif len(weights) > 0 and weights[e] == 0:
+            left_out[WITHOUT_WEIGHT] += 1
+        else:
+            degrees[sources[e]] += 1
+            if not is_directed:
+                degrees[targets[e]] += 1
+
+
+@kernel
+def place_edges(sources, targets, weights, is_directed, free, neighbours, values):
+    """Write the same edges to the rows of their nodes, of which free[node], int64, is the next place."""
+    for e in range(len(sources)):
+        if sources[e] != targets[e] and (len(weights) == 0 or weights[e] != 0):
+            for way in range(1 if is_directed else 2):
+                a, b = (sources[e], targets[e]) if way == 0 else (targets[e], sources[e])
+                neighbours[free[a]] = b
+                if len(weights) > 0:
+                    values[free[a]] = weights[e]
+                free[a] += 1
+
+
+@kernel
+def finish_rows(offsets, neighbours, weights, is_met):
+    """Mark the nodes that have edges, and make of the weights of each row, if any, their cumulative shares."""
+    for node in range(len(offsets) - 1):
+        total = 0.0
+        for at in range(offsets[node], offsets[node + 1]):
+            is_met[neighbours[at]] = is_met[node] = True
+            if len(weights) > 0:
+                total += weights[at]
+        sum_so_far = 0.0
+        for at in range(offsets[node], offsets[node + 1] if len(weights) > 0 else 0):
+            sum_so_far += weights[at]
+            weights[at] = sum_so_far / total
 
 
 @dataclass(frozen=True)
@@ -68,31 +116,39 @@ class Graph:
     def of_ids(cls, names: Sequence[str], pairs: Any, weights: Any, directed: bool) -> Self:
         """From the numbers of nodes, (2, edges). Raises `EmbedxError` for weights that are none, and where nothing is left."""
         (sources, targets), n = map(np.asarray, pairs), len(names)
-        values = np.ones(len(sources), dtype=bool) if weights is None else np.asarray(weights, dtype=np.float32)
-        if len(values) != len(sources):
+        sources, targets = (np.asarray(each, dtype=np.int32) for each in pairs)
+        values = np.zeros(0, dtype=np.float32) if weights is None else np.asarray(weights, dtype=np.float32)
+        if weights is not None and len(values) != len(sources):
             raise EmbedxError(f"{len(values):,} weights for {len(sources):,} edges; give one for each")
         if (wrong := np.flatnonzero(~(np.isfinite(values) & (values >= 0)))).size:
             a, b = names[int(sources[wrong[0]])], names[int(targets[wrong[0]])]
             raise EmbedxError(f"edge {wrong[0] + 1:,}, {a} {b}: weight {values[wrong[0]]:g}; it must be a number of 0 or more")
-        kept = (sources != targets) & (values > 0)
-        rows = coo_matrix((values[kept], (sources[kept], targets[kept])), (n, n)).tocsr()  # sums repeated edges
-        left_out = {
-            "self-loops": int((sources == targets).sum()), "repeated edges": int(kept.sum()) - rows.nnz,
-            "edges of weight 0": int(((sources != targets) & (values == 0)).sum()),
-        }  # fmt: skip
-        if not directed:
-            both = rows.nnz
-            rows = csr_matrix(rows + rows.T)
-            left_out["repeated edges"] += 0 if weights is not None else both - rows.nnz // 2
+        return cls.of_parts(names, lambda: [(sources, targets, values)], weights is not None, directed)
+
+    @classmethod
+    def of_parts(cls, names: Sequence[str], parts: Callable[[], Iterable[Edges]], weighted: bool, directed: bool) -> Self:
+        """From edges that are gone through twice, a part at a time: to count and to place them."""
+        degrees, left_out = np.zeros(len(names), dtype=np.int64), np.zeros(2, dtype=np.int64)
+        for part in parts():
+            count_edges(*part, directed, degrees, left_out)
+        offsets = np.append(0, np.cumsum(degrees))
+        with allocating(what := f"{offsets[-1]:,} neighbours of nodes", TOO_LARGE):
+            neighbours = np.zeros(offsets[-1], dtype=np.int32)
+            weights = np.zeros(offsets[-1], dtype=np.float32 if weighted else bool)
+            plan_memory({"graph": [neighbours, weights]}).check(what, TOO_LARGE)
+        free = offsets[:-1].copy()
+        for part in parts():
+            place_edges(*part, directed, free, neighbours, weights)
+        rows = csr_matrix((weights, neighbours, offsets), (len(names), len(names)))
+        rows.sum_duplicates()  # in place; sorts rows, too
         if rows.nnz == 0:
             raise EmbedxError("a graph without edges; give two nodes a line")
-        rows.sort_indices()
-        offsets = rows.indptr.astype(np.int64)
-        left_out["nodes without edges"] = int(n - np.count_nonzero(np.diff(offsets) + np.bincount(rows.indices, minlength=n)))
-        cumulative = np.zeros(0, dtype=np.float32)
-        if weights is not None:
-            sums = np.append(0.0, np.cumsum(rows.data, dtype=np.float64))
-            begin, sizes = sums[offsets[:-1]], np.diff(offsets)
-            total = np.maximum(sums[offsets[1:]] - begin, 1e-300)
-            cumulative = ((sums[1:] - np.repeat(begin, sizes)) / np.repeat(total, sizes)).astype(np.float32)
-        return cls(names, offsets, rows.indices.astype(np.int32), cumulative, {k: v for k, v in left_out.items() if v})
+        offsets, is_met = rows.indptr.astype(np.int64), np.zeros(len(names), dtype=bool)
+        cumulative = rows.data if weighted else np.zeros(0, dtype=np.float32)
+        finish_rows(offsets, rows.indices, cumulative, is_met)
+        counts = {
+            "self-loops": left_out[SELF_LOOPS], "edges of weight 0": left_out[WITHOUT_WEIGHT],
+            "repeated edges": 0 if weighted else (len(neighbours) - rows.nnz) // (1 if directed else 2),
+            "nodes without edges": len(names) - is_met.sum(),
+        }  # fmt: skip
+        return cls(names, offsets, rows.indices, cumulative, {what: int(each) for what, each in counts.items() if each})

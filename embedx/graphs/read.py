@@ -5,7 +5,7 @@ An edge list is read as text is: the nodes are its words, numbered, counted and 
 
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,10 +16,11 @@ from scipy.sparse import load_npz
 from embedx.errors import EmbedxError
 from embedx.graphs.graph import Graph
 from embedx.graphs.settings import GraphSettings
+from embedx.kernels.compiled import kernel
 from embedx.settings import TextSettings
 from embedx.text import cache, sources
 from embedx.text.encoded_corpus import EncodedCorpus
-from embedx.text.sources import Source
+from embedx.text.sources import EDGES, Source
 from embedx.text.streams import UnpackedReader
 from embedx.text.tokenizer import END_OF_SENTENCE
 from embedx.text.word_list import WordList
@@ -27,6 +28,8 @@ from embedx.training.progress import Progress
 
 MATRICES = (".npz", ".mtx", ".mtx.gz")
 COMMENTS = ("#", "%", "//")
+COLUMNS = 3  # of an edge, at most
+PART = 1 << 20  # edges that are taken at a time
 LOOKED_AT = 50  # lines, to tell a heading
 AS_TEXT = TextSettings(on_bad_utf8="error")
 
@@ -38,7 +41,7 @@ def read_graph(
     if len(files) == 1 and files[0].endswith(MATRICES):
         graph = _matrix(files[0], settings)
     else:
-        found = [replace(each, reader="text") for each in sources.resolve(files)]  # .csv too
+        found = [replace(each, reader=EDGES) for each in sources.resolve(files)]
         with cache.encode(found, AS_TEXT, progress, cache_dir, threads) as corpus:
             graph = _edges(corpus, found, settings, progress)
     for what, n in graph.left_out.items():
@@ -58,44 +61,73 @@ def _matrix(file: str, settings: GraphSettings) -> Graph:
         raise EmbedxError(f"{file}: no sparse matrix ({error}); write one with scipy.sparse.save_npz or mmwrite") from error
 
 
+@kernel
+def read_edges(tokens, at, wanted, is_comment, sources, targets, thirds):
+    """Write the edges from tokens[at:] to int32 arrays. Returns their number, where the next line begins, and where a line of
+    too few or too many columns does, which ends them, or -1. A third column that is not there is -1."""
+    n = 0
+    while at < len(tokens) and n < len(sources):
+        begin = at
+        while at < len(tokens) and tokens[at] != END_OF_SENTENCE:
+            at += 1
+        at += 1
+        size = at - 1 - begin
+        if size > 0 and not is_comment[tokens[begin]]:
+            if size < wanted or size > COLUMNS:
+                return n, at, begin
+            sources[n], targets[n] = tokens[begin], tokens[begin + 1]
+            thirds[n] = tokens[begin + 2] if size == COLUMNS else -1
+            n += 1
+    return n, at, -1
+
+
 def _edges(corpus: EncodedCorpus, found: Sequence[Source], settings: GraphSettings, progress: Progress) -> Graph:
-    """The graph of lines of two or three columns, from their tokens."""
-    words: WordList = corpus.words
-    tokens = np.append(np.asarray(corpus.tokens), np.int32(END_OF_SENTENCE))
-    ends = np.flatnonzero(tokens == END_OF_SENTENCE)
-    begins = np.append(0, ends[:-1] + 1)
-    is_comment = np.array([word.startswith(COMMENTS) for word in words])
-    is_edge = (ends > begins) & ~is_comment[np.maximum(tokens[begins], 0)]
-    begins, sizes = begins[is_edge], (ends - begins)[is_edge]
-    if len(begins) and (sizes == 1).all():
-        rows = [line.split(",") for line in words.at(tokens[begins])]
-        number: dict[str, int] = {}
-        tokens = np.array([number.setdefault(word, len(number)) for row in rows for word in row], dtype=np.int32)
-        words, sizes = WordList.of(number), np.array([len(row) for row in rows])
-        begins = np.cumsum(sizes) - sizes
+    """The graph of lines of two or three columns, from their tokens, which are gone through a part at a time."""
+    words, tokens, wanted = corpus.words, corpus.tokens, COLUMNS if settings.weighted else 2
+    is_comment = np.fromiter((word.startswith(COMMENTS) for word in words), bool, len(words))
+    buffers = np.zeros((COLUMNS, PART), dtype=np.int32)
 
-    def line(k: int) -> list[str]:
-        return words.at(tokens[begins[k] : begins[k] + sizes[k]])
+    def columns(begin: int, size: int) -> Iterator[np.ndarray]:
+        """The columns of all lines from a place on."""
+        while begin < len(tokens):
+            n, begin, wrong = read_edges(tokens, begin, wanted, is_comment, *buffers[:, :size])
+            if wrong >= 0:
+                line = words.at(tokens[wrong : begin - 1])
+                why = f"{len(line)} columns where an edge has {wanted}"
+                raise _refused(found, line, f"{why}; give two nodes{' and a weight' * settings.weighted} without blanks")
+            yield buffers[:, :n]
 
-    wanted = 3 if settings.weighted else 2
-    if len(begins) > 1 and _is_heading(*(line(k) for k in range(min(len(begins), LOOKED_AT))), wanted=wanted):
+    head = next(columns(0, LOOKED_AT), buffers[:, :0])
+    lines = [words.at(each[each >= 0]) for each in head.T]
+    begin = 0
+    if len(lines) > 1 and _is_heading(*lines, wanted=wanted):
         progress.note(f"{found[0].name}: its first line is taken as a heading, and left out")
-        begins, sizes = begins[1:], sizes[1:]
-    if not len(begins):
+        begin = read_edges(tokens, 0, 2, is_comment, *buffers[:, :1])[1]
+    is_node, is_third, n_thirds = np.zeros(len(words), dtype=bool), np.zeros(len(words), dtype=bool), 0
+    for sources, targets, thirds in columns(begin, PART):
+        is_node[sources] = is_node[targets] = True
+        thirds = thirds[thirds >= 0]
+        is_third[thirds] = True
+        n_thirds += len(thirds)
+    if not is_node.any():
         raise EmbedxError(f"{found[0].name}: no edges; give two nodes a line")
-    if (wrong := np.flatnonzero((sizes < wanted) | (sizes > 3))).size:
-        what = f"{sizes[wrong[0]]} columns where an edge has {wanted}"
-        raise _refused(found, line(wrong[0]), f"{what}; give two nodes{' and a weight' * settings.weighted} without blanks")
-    if not settings.weighted and (n := int((sizes == 3).sum())):
-        progress.note(f"the third column of {n:,} edges is not used; --set weighted=yes takes it as weights")
-    weights = None
+    if n_thirds and not settings.weighted:
+        progress.note(f"the third column of {n_thirds:,} edges is not used; --weighted takes it as weights")
+    weights = np.zeros(len(words) if settings.weighted else 0, dtype=np.float32)  # by word
     if settings.weighted:
-        distinct, which = np.unique(tokens[begins + 2], return_inverse=True)
-        weights = np.array([_number(word) for word in words.at(distinct)], dtype=np.float32)[which]
-        if (wrong := np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))).size:
-            raise _refused(found, line(wrong[0]), f"weight {line(wrong[0])[2]}; it must be a number of 0 or more")
-    nodes, ids = np.unique(tokens[np.stack([begins, begins + 1])], return_inverse=True)
-    return Graph.of_ids(WordList.of(words.at(nodes)), ids.reshape(2, -1).astype(np.int32), weights, settings.directed)
+        weights[is_third] = [_number(word) for word in words.at(np.flatnonzero(is_third))]
+        is_wrong = is_third & ~(np.isfinite(weights) & (weights >= 0))
+        for part in columns(begin, PART) if is_wrong.any() else ():
+            for edge in part.T[is_wrong[part[2]]]:
+                line = words.at(edge)
+                raise _refused(found, line, f"weight {line[2]}; it must be a number of 0 or more")
+    numbers = (np.cumsum(is_node) - 1).astype(np.int32)
+    names = words if is_node.all() and corpus.key else WordList.of(words.at(np.flatnonzero(is_node)))
+    return Graph.of_parts(
+        names,
+        lambda: ((numbers[a], numbers[b], weights[c] if len(weights) else weights) for a, b, c in columns(begin, PART)),
+        settings.weighted, settings.directed,
+    )  # fmt: skip
 
 
 def _is_heading(first: list[str], *others: list[str], wanted: int) -> bool:
@@ -118,7 +150,7 @@ def _refused(found: Sequence[Source], words: list[str], why: str) -> EmbedxError
     for source in (each for each in found if each.fingerprint):
         with UnpackedReader(source) as file:
             for number, line in enumerate(io.TextIOWrapper(io.BufferedReader(file), "utf-8", "replace"), 1):
-                if words in (line.split(), line.strip().split(",")):
+                if words in (line.split(), line.replace(",", " ").split()):
                     return EmbedxError(f"{source.name}, line {number:,}: {why}")
     return EmbedxError(f"{found[0].name}: {' '.join(words)!r}: {why}")
 

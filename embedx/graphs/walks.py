@@ -239,7 +239,7 @@ class Walks:
         tokens = tokens[: write_walks(self.walker, stream_key(self.seed, COUNTED, 0), 0, n, tokens)]
         with CorpusWriter(cache_dir or cache.default_folder()) as writer:
             writer.write_tokens(tokens)
-            writer.write_words(WordList.of(self.graph.names))
+            writer.write_words(names if isinstance(names := self.graph.names, WordList) else WordList.of(names))
             about = {"sources": [{"name": each, "skipped": None} for each in sources]}
             corpus = writer.finish(about, {})
         corpus.counts, corpus.generated = self.counts(threads), self

@@ -26,6 +26,7 @@ FORMATS = {
 }  # fmt: skip
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 ROWS = "rows"  # reader of labelled data
+EDGES = "edges"  # reader of the edges of a graph, where commas may separate columns
 ARCHIVE_NAME = re.compile(r".*\.(zip|tar|tgz|tbz2?|txz|tar\.(gz|bz2|xz|zst))", re.IGNORECASE)
 OF_ARCHIVE = re.compile(r"(.+):([^:]+)", re.DOTALL)  # ARCHIVE:PATTERN
 ALL_MEMBERS = "*"
@@ -36,7 +37,7 @@ class Source:
     """One file, URL or standard input."""
 
     name: str  # as the user knows it, for messages
-    reader: str  # "text", "wikipedia", "json", "table", "rows", or "any" where the name does not show it
+    reader: str  # "text", "wikipedia", "json", "table", "rows", "edges", or "any" where the name does not show it
     fingerprint: dict[str, Any] | None  # identifies its content for the token cache (a URL's is its name); None: not cached
     location: str = ""  # path or URL to open, where it is not the name
     cut_off: bool = False  # a dump that is known to end in the middle

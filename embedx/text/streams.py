@@ -25,7 +25,7 @@ from embedx.errors import EmbedxError
 from embedx.settings import TextSettings
 from embedx.text import archives, tables
 from embedx.text.in_order import in_order
-from embedx.text.sources import ROWS, STANDARD_INPUT, Source, is_url, reader_of
+from embedx.text.sources import EDGES, ROWS, STANDARD_INPUT, Source, is_url, reader_of
 from embedx.text.tables import PARQUET_START, NotTextError
 from embedx.text.wikipedia import DumpError, paragraphs
 
@@ -58,6 +58,8 @@ MIN_BYTES_TO_JUDGE = 64
 XC_HEADER = re.compile(rb"\d+\s+\d+\s+\d+")
 SPARSE_ROW = re.compile(rb"(?:[^\s:]+\s+|\s*)(?:\d+:[-+.\deE]+(?:\s+|$))+(?:\d+:?)?")  # the last number may be cut
 FASTTEXT_LABEL = re.compile(rb"(?:^|\s)__label__\S")
+# The first line of edges, after comments, that has commas between all of its columns
+COMMA_SEPARATED = re.compile(rb"\A(?:\s*(?:#|%|//)[^\n]*\n)*\s*[^\s,]+(?:[ \t]*,[ \t]*[^\s,]+)+[ \t\r]*(?:\n|\Z)")
 LABELLED_HEAD = 4096  # bytes that it is recognised by
 PLAIN = TextSettings()
 DAMAGED = (EOFError, OSError, zlib.error, lzma.LZMAError, UnicodeError, *archives.DAMAGED_ARCHIVE)
@@ -291,6 +293,8 @@ def _text_of_file(
     if source.reader != ROWS and begins_labelled(head):
         remedy = f"train a classifier on it with `embedx classify {shlex.quote(name)}`"
         raise NotTextError(f"{name}: labelled data, no text; {remedy}", "labelled data (embedx classify)")
+    if source.reader == EDGES and COMMA_SEPARATED.search(head):
+        return (block.replace(b",", b" ") for block in blocks)
     return blocks
 
 
