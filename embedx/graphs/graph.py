@@ -115,7 +115,6 @@ class Graph:
     @classmethod
     def of_ids(cls, names: Sequence[str], pairs: Any, weights: Any, directed: bool) -> Self:
         """From the numbers of nodes, (2, edges). Raises `EmbedxError` for weights that are none, and where nothing is left."""
-        (sources, targets), n = map(np.asarray, pairs), len(names)
         sources, targets = (np.asarray(each, dtype=np.int32) for each in pairs)
         values = np.zeros(0, dtype=np.float32) if weights is None else np.asarray(weights, dtype=np.float32)
         if weights is not None and len(values) != len(sources):

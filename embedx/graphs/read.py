@@ -104,9 +104,9 @@ def _edges(corpus: EncodedCorpus, found: Sequence[Source], settings: GraphSettin
         progress.note(f"{found[0].name}: its first line is taken as a heading, and left out")
         begin = read_edges(tokens, 0, 2, is_comment, *buffers[:, :1])[1]
     is_node, is_third, n_thirds = np.zeros(len(words), dtype=bool), np.zeros(len(words), dtype=bool), 0
-    for sources, targets, thirds in columns(begin, PART):
-        is_node[sources] = is_node[targets] = True
-        thirds = thirds[thirds >= 0]
+    for part in columns(begin, PART):
+        is_node[part[:2]] = True
+        thirds = part[2][part[2] >= 0]
         is_third[thirds] = True
         n_thirds += len(thirds)
     if not is_node.any():
