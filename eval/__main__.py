@@ -13,6 +13,7 @@ EXPERIMENTS = {
     "speed": "words per second, quality and memory of skip-gram beside gensim and fastText",
     "speed-classification": "classifiers beside label trees, fastText and scikit-learn",
     "speed-many-labels": "many labels on sparse features, beside label trees",
+    "graphs": "graphs and sessions, beside PecanPy, fastnode2vec and gensim",
     "scale": "a text of a billion words, and how fast corpora are read",
     "subwords": "vectors of character n-grams beside fastText's, for rare and unseen words too",
     "cluster": "workers on a Ray cluster beside one machine: quality, time, and a simulation of many machines",

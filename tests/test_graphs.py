@@ -13,6 +13,7 @@ from embedx.graphs.read import read_graph
 from embedx.graphs.settings import GraphSettings
 from embedx.graphs.walks import Walks, write_walks
 from embedx.skipgram.configuration import configure
+from embedx.text.sessions import sessions
 from embedx.training.progress import Silent
 
 EDGES = [(0, 1), (0, 2), (1, 2), (2, 3), (3, 4), (1, 4), (0, 4)]
@@ -218,3 +219,41 @@ def test_the_next_item_is_ranked_as_by_loops(tmp_path):
     other = near[model.index("i4")]
     second = 1 + (other > other[model.index("i5")]).sum() + ((other == other[model.index("i5")]).sum() - 1) / 2
     assert rows["co-occurrence"]["MRR"] == pytest.approx((1 / rank + 1 / second) / 2)
+
+
+EVENTS = """user,item,time
+1,bread,2026-01-02T10:00
+2,milk,2026-01-01
+1,butter,2026-01-02T10:05
+2,eggs,2026-01-03
+1,jam,2026-02-01T10:05
+1,tea,2026-02-01T10:06
+3,tea,2026-02-01T10:06
+"""
+
+
+def test_a_table_of_events_becomes_sessions(tmp_path):
+    table, lines, progress = tmp_path / "orders.csv", tmp_path / "orders.jsonl", Notes()
+    table.write_text(EVENTS)
+    users = [row.split(",") for row in EVENTS.splitlines()[1:]]
+    lines.write_text("".join(f'{{"who": {u}, "what": "{i}", "at": {k}}}\n' for k, (u, i, _) in enumerate(users)))
+    assert list(sessions(str(table), "user,item,time", None, progress)) == ["milk eggs", "bread butter jam tea"]
+    assert progress.notes == [f"{table}: 1 of 3 sessions have a single item, and are left out"]
+    assert list(sessions(str(table), "user,item,time", 86_400, Silent())) == ["bread butter", "jam tea"]
+    assert list(sessions(str(lines), "who,what,at", None, Silent())) == ["bread butter jam tea", "milk eggs"]
+
+
+@pytest.mark.parametrize(("text", "columns", "message"), [
+    (EVENTS, "user,item", "--columns user,item: must be three names"),
+    (EVENTS, "user,item,day", "orders.csv: no column day; choose --columns USER,ITEM,TIME among user, item, time"),
+    (EVENTS.replace("2026-01-03", "soon"), "user,item,time", "orders.csv:5: time is 'soon'; write seconds or a date"),
+    (EVENTS.replace("eggs", "two eggs"), "user,item,time", "orders.csv:5: item is 'two eggs'; it must be a word"),
+    (EVENTS.replace(",eggs", ""), "user,item,time", "orders.csv:5: 2 columns, but 3 in the first row"),
+    ('{"user": 1}\n', "user,item,time", "orders.csv:1: no item; there are user"),
+    ("user,item,time\n", "user,item,time", "no rows"),
+])  # fmt: skip
+def test_what_is_no_event_is_named_by_file_and_line(tmp_path, text, columns, message):
+    table = tmp_path / "orders.csv"
+    table.write_text(text)
+    with pytest.raises(EmbedxError, match=message):
+        list(sessions(str(table), columns, None, Silent()))

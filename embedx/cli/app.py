@@ -31,7 +31,8 @@ COMMANDS: dict[str, dict[str, Callable[..., None]]] = {  # by section of the hel
     "Evaluate": {"eval": models.evaluate, "report": models.report, "objectives": data.list_objectives},
     "Data": {
         "phrases": data.phrases, "corpus list": data.list_recipes, "corpus info": data.info, "corpus fetch": data.fetch,
-        "corpus check": data.check, "cache list": data.cache_list, "cache clear": data.cache_clear,
+        "corpus check": data.check, "corpus sessions": data.sessions, "cache list": data.cache_list,
+        "cache clear": data.cache_clear,
     },
 }  # fmt: skip
 
@@ -93,7 +94,7 @@ def application(arguments: Sequence[str]) -> typer.Typer:
 
     app = group("Word embeddings and classifiers with huge label sets, in one engine whose output layer is a flag.")
     groups = {
-        "corpus": group("List, describe, fetch and check corpora."),
+        "corpus": group("List, describe, fetch and check corpora; sessions from tables."),
         "cache": group("List or delete corpora encoded by earlier runs."),
     }
     app.callback()(_version_option)

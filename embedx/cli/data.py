@@ -122,6 +122,31 @@ def check(
     words.check_corpus(given)
 
 
+def sessions(
+    table: str, columns: str = "user,item,time", gap: str | None = None, output: Path | None = None, quiet: bool = False,
+    verbose: bool = False,
+) -> None:  # fmt: skip
+    """Write a table of events as sessions, one per line, for `embedx train`.
+
+    The items of a user are sorted by time, and sessions by their beginning, so that the last lines are the latest.
+
+    table    CSV, TSV, JSON Lines or Parquet file
+    columns  names of the columns of user, item and time (seconds, or ISO 8601)
+    gap      a pause after which a new session of a user begins, such as 30m; by default none does
+    output   file to write; by default standard output
+    """
+    from embedx.settings import seconds
+    from embedx.storage.atomic import write_bytes
+    from embedx.text.sessions import sessions as read_sessions
+
+    pause = None if gap is None else seconds(gap, "--gap")
+    lines = read_sessions(table, columns, pause, Reporter(sys.stderr, is_quiet=quiet, is_verbose=verbose))
+    if output is None:
+        sys.stdout.writelines(f"{line}\n" for line in lines)
+    else:
+        write_bytes(output, (f"{line}\n".encode() for line in lines))
+
+
 def cache_list(cache_dir: Path | None = None, as_json: bool = False) -> None:
     """List encoded corpora: key, tokens, megabytes, sources."""
     from embedx.text.cache import list_caches
