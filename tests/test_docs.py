@@ -135,7 +135,7 @@ def test_options_named_in_the_text_exist():
     known = {"--help", "--help-all", "--version", "--quick", "--report-only", "--data", "--only"}  # of `python -m eval`
     known |= {"--minutes", "--runs"}  # of `python -m tests.fuzz` and its like
     known |= {option for parameter in get_command(application([])).params for option in parameter.opts}
-    others = ["phrases", "predict", "eval", "export", "report", "corpus check", "corpus fetch"]
+    others = ["phrases", "predict", "eval", "export", "report", "corpus check", "corpus fetch", "corpus sessions"]
     for line in [*TRAINING, *others]:
         for parameter in command_of(line.split())[0].params:
             known |= {*parameter.opts, *parameter.secondary_opts}
@@ -281,6 +281,8 @@ def data(tmp_path_factory):
     (folder / "held-out.edges").write_text("".join(f"{a} {b}\n" for a, b in edges[1:200:2]))
     (folder / "no.edges").write_text("".join(f"{a} {a + 20}\n" for a in range(19)))
     (folder / "node-labels.txt").write_text("".join(f"{a} {'low' if a < 20 else 'high'}\n" for a in range(40)))
+    rows = (f"{user},{word},{60 * user}" for user, line in enumerate(text[:500]) for word in line)
+    (folder / "orders.csv").write_text("user,item,time\n" + "\n".join(rows) + "\n")
     for name, some in (("sessions.txt", text[:500]), ("next.txt", text[500:550])):
         (folder / name).write_text("\n".join(map(" ".join, some)) + "\n")
     from sklearn.datasets import load_digits

@@ -1,5 +1,6 @@
 """Graphs: reading, walks against the chances of node2vec, training on them, and the scores of links, labels and sessions."""
 
+import networkx
 import numpy as np
 import pytest
 from notes import Notes
@@ -134,6 +135,11 @@ def test_matrices_and_networkx_are_graphs(tmp_path):
     both.setdiag(0)
     both.eliminate_zeros()
     np.testing.assert_array_equal(read.neighbours, both.indices)
+    ties = networkx.DiGraph()
+    ties.add_edge("a", "b", strength=3)
+    ties.add_edge("a", "c", strength=1)
+    graph = Graph.from_networkx(ties, "strength")
+    assert (list(graph.names), graph.offsets.tolist(), graph.cumulative.tolist()) == (["a", "b", "c"], [0, 2, 2, 2], [0.75, 1])
     (tmp_path / "bad.npz").write_bytes(b"PK")
     with pytest.raises(EmbedxError, match=r"bad\.npz: no sparse matrix"):
         read_graph([str(tmp_path / "bad.npz")], GraphSettings(walks=1), Silent(), tmp_path, 1)
