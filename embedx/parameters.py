@@ -136,5 +136,5 @@ def _choices() -> set[str]:
     groups = [Settings]
     for group in groups:
         groups += group.__subclasses__()
-    fields = [field for group in groups if dataclasses.is_dataclass(group) for field in dataclasses.fields(group)]
+    fields = [field for group in groups for field in dataclasses.fields(group)]
     return {each for field in fields for each in field.metadata["choices"] or ()} | objectives.OBJECTIVES.keys()

@@ -12,7 +12,7 @@ import operator
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, dataclass_transform
 
 from embedx.errors import EmbedxError, choice
 
@@ -115,21 +115,22 @@ def settings_of(group: "type[Settings]") -> list[str]:
     return [field.name for field in dataclasses.fields(group)]
 
 
+@dataclass_transform(frozen_default=True)
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """Base of every settings class: checks each value against the range its `param` declares."""
+    """Base of every settings class, which is a frozen dataclass: checks each value against the range its `param` declares."""
 
     panel: ClassVar[str] = "Training"  # the section of the help
     open: ClassVar[tuple[str, ...]] = ()  # the names of settings whose values the data may still change
     fine: ClassVar[bool] = False  # whether settings are given by --set, unless their `param` says otherwise
 
-    def __init_subclass__(cls, fine: bool | None = None, **others: Any) -> None:
-        super().__init_subclass__(**others)
+    def __init_subclass__(cls, fine: bool | None = None) -> None:
         cls.fine = cls.fine if fine is None else fine
         for name, field in vars(cls).items():
             if isinstance(field, dataclasses.Field):
                 is_fine = field.metadata["fine"]
                 (FINE.add if (cls.fine if is_fine is None else is_fine) else FINE.discard)(name)
+        dataclasses.dataclass(frozen=True)(cls)
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -207,7 +208,6 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 40 else f"{text[:40]}…"
 
 
-@dataclasses.dataclass(frozen=True)
 class TextSettings(Settings):
     """How text becomes tokens. Together with the sources these settings key the token cache."""
 
@@ -261,7 +261,6 @@ class TextSettings(Settings):
         return {name: value for name, value in super().record().items() if name not in left_out}
 
 
-@dataclasses.dataclass(frozen=True)
 class VocabularySettings(Settings):
     """Which tokens are words of the model. Changing these does not read the text again."""
 
@@ -284,7 +283,6 @@ class VocabularySettings(Settings):
     )
 
 
-@dataclasses.dataclass(frozen=True)
 class StartSettings(Settings):
     """The model that training continues from."""
 
@@ -300,7 +298,6 @@ class StartSettings(Settings):
         return super().record() if self.start else {}
 
 
-@dataclasses.dataclass(frozen=True)
 class PhraseSettings(Settings):
     """Which collocations become single words. Changing these does not read the text again."""
 

@@ -1,6 +1,5 @@
 """Settings of classification, and which of them apply."""
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -53,7 +52,6 @@ def number_or_auto(text: str) -> str:
     return text
 
 
-@dataclasses.dataclass(frozen=True)
 class ClassifySettings(TrainingSettings):
     """How classifiers train, whatever the objective. What is None is decided by the objective and the data."""
 

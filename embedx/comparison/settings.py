@@ -1,7 +1,5 @@
 """Settings of `embedx compare`, and the names of those that it passes to each run."""
 
-import dataclasses
-
 from embedx.errors import EmbedxError
 from embedx.settings import MAX_THREADS, Settings, fraction, param, seconds
 from embedx.training import trainer
@@ -16,7 +14,6 @@ OF_LABELS = ("labels", "unseen", "scaling", "hidden", *OF_TABLE)
 BY_SET = {"validation_labels", *OF_TEXT, *OF_LABELS} - {"dim", "hidden"}  # given by --set to this command
 
 
-@dataclasses.dataclass(frozen=True)
 class CompareSettings(Settings):
     """How objectives are compared, whatever the data."""
 

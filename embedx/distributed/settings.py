@@ -1,6 +1,5 @@
 """Settings of training on a Ray cluster."""
 
-import dataclasses
 from typing import Any
 
 from embedx.settings import Settings, check_used, param
@@ -8,7 +7,6 @@ from embedx.settings import Settings, check_used, param
 MAX_WORKERS = 1024
 
 
-@dataclasses.dataclass(frozen=True)
 class ClusterSettings(Settings):
     """The workers of a run."""
 

@@ -1,6 +1,5 @@
 """Settings that every training task has; a task adds its own, and may give one of these another default or another meaning."""
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,7 +11,6 @@ MAX_RATE = 1e38  # about what a float32 can be
 DETERMINISTIC_PARTS = 4  # parts of a sum with --deterministic, whatever the number of threads
 
 
-@dataclasses.dataclass(frozen=True)
 class TrainingSettings(Settings):
     """How training goes, whatever the task and the objective. What is None is decided by the objective and the data."""
 

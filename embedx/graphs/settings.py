@@ -1,6 +1,5 @@
 """Settings of walks over graphs."""
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,7 +10,6 @@ MAX_LENGTH = 5000  # nodes: a chunk of training holds whole walks
 DEFAULTS = {"min_count": 1, "sample": 0.0, "epochs": 1, "window": 10}  # of other settings, with --walks
 
 
-@dataclasses.dataclass(frozen=True)
 class GraphSettings(Settings, fine=True):
     """Random walks over a graph, which are made while training and never stored."""
 

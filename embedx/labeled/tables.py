@@ -49,7 +49,6 @@ SEPARATORS = ";|,"  # of labels in a cell, that a note proposes
 Records = Iterator[tuple[int, Mapping[str, Any]]]  # number of the line or row, and values by column
 
 
-@dataclasses.dataclass(frozen=True)
 class TableSettings(Settings):
     """Which columns of a table are used. What is None is chosen by the names of the columns and their values."""
 

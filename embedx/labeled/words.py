@@ -34,7 +34,6 @@ MAX_HASHES = 2**31 - 1  # of character n-grams
 Counted = tuple[np.ndarray, csr_matrix]  # hashes of n-grams, int64 ascending, and how often they stand in each row
 
 
-@dataclasses.dataclass(frozen=True)
 class TextFeatureSettings(Settings):
     """Which words and n-grams of a text are features. What is None is decided by the text."""
 

@@ -16,8 +16,6 @@ All is done with logarithms. The paper's local step may leave η far below what 
 `threshold` holds it up as U-max does (Fagan & Iyengar 2018), which bounds the coefficients by weight · e^threshold.
 """
 
-import dataclasses
-
 import numpy as np
 
 from embedx.kernels.compiled import kernel
@@ -53,7 +51,6 @@ def coefficients(batch, state, constants, n_examples, n, lr):
     return total
 
 
-@dataclasses.dataclass(frozen=True)
 class SoftmaxAugmentSettings(AugmentSettings):
     """Settings of augment and reduce for the softmax."""
 

@@ -76,7 +76,6 @@ from embedx.search.spec import SearchSpec
 from embedx.settings import Settings, param
 
 
-@dataclasses.dataclass(frozen=True)
 class SampledSettings(Settings, fine=True):
     """Settings of every objective whose negatives are drawn."""
 

@@ -10,8 +10,6 @@ Words stand in Huffman's tree, the shortest, as in Mikolov et al. 2013. Labels h
 a tree of clusters of them, as in Parabel (Prabhu et al. 2018), whose decisions are easier to make.
 """
 
-import dataclasses
-
 import numpy as np
 
 from embedx.kernels.compiled import kernel
@@ -23,7 +21,6 @@ from embedx.samplers.contract import Paths
 from embedx.settings import Settings, param
 
 
-@dataclasses.dataclass(frozen=True)
 class HierarchySettings(Settings, fine=True):
     """Which tree."""
 

@@ -7,14 +7,11 @@ blocks pass messages, as in algorithm 2 of the paper (`embedx.search.message_pas
 the loss, where the paper has their scores as 0; words have drawn rows in their place (`tail`).
 """
 
-import dataclasses
-
 from embedx.objectives.retrieval import LOSS, RetrievalObjective, SearchSettings
 from embedx.search.spec import SearchSpec
 from embedx.settings import param
 
 
-@dataclasses.dataclass(frozen=True)
 class LdgsSettings(SearchSettings):
     blocks: int = param(8, "blocks of columns, each with an index of its own", at_least=1)
     rescore: bool = param(

@@ -15,8 +15,6 @@ Labels are weights: loss and coefficients are those of positives that count once
 classification that is 1, in skip-gram how often the pairs occur.
 """
 
-import dataclasses
-
 import numpy as np
 
 from embedx.kernels.compiled import kernel, kernel_part
@@ -160,7 +158,6 @@ def projected(z, e, n, d, p, gap, weight):
     return total * gap - spread
 
 
-@dataclasses.dataclass(frozen=True)
 class MarginSettings(SampledSettings):
     """The paper takes a smoothing of 1 where examples have one label and of 5 where they have several."""
 

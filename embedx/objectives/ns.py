@@ -13,8 +13,6 @@ With `score_l2` λ the positive and every draw also pay λ (z_k + log(negatives 
 the softmax at prediction (Bamler & Mandt 2020, eq. 6, who have one negative).
 """
 
-import dataclasses
-
 import numpy as np
 
 from embedx.kernels.compiled import kernel, kernel_part
@@ -59,7 +57,6 @@ def _regularised(batch, constants, e, n):
     return loss
 
 
-@dataclasses.dataclass(frozen=True)
 class NegativeSamplingSettings(SampledSettings):
     """Settings of negative sampling."""
 

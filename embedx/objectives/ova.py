@@ -14,7 +14,6 @@ higher scores have higher probabilities, none above 1: SMALLEST e^(p / SMALLEST 
 above.
 """
 
-import dataclasses
 from typing import Any
 
 import numpy as np
@@ -101,7 +100,6 @@ def _dual_step(batch, alpha, e, row, n, c):
     return loss
 
 
-@dataclasses.dataclass(frozen=True)
 class OneVsAllSettings(SampledSettings):
     loss: str = param(
         "logistic", "loss of each binary classifier; squared-hinge ranks sparse text better", choices=LOSSES, fine=False

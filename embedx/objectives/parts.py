@@ -1,6 +1,5 @@
 """What several objectives do alike: find the positive, weigh a draw, age the rate of a state, log σ of many scores."""
 
-import dataclasses
 from typing import ClassVar
 
 import numpy as np
@@ -175,7 +174,6 @@ class LocalObjective(Objective):
         return np.asarray(log_z - own if self.is_relative else log_z, dtype=np.float64)
 
 
-@dataclasses.dataclass(frozen=True)
 class DoubleSumSettings(SampledSettings):
     """Settings of every descent on the double sum over examples and classes."""
 
@@ -191,7 +189,6 @@ class DoubleSumSettings(SampledSettings):
         return self.double_sum == "proposed"
 
 
-@dataclasses.dataclass(frozen=True)
 class AugmentSettings(SampledSettings):
     """Settings of augment and reduce."""
 

@@ -5,7 +5,6 @@ softmax has a term of 1 for each.) Words have the rows found and a few drawn row
 probability of words is spread over so many rows that those that are not found have most of it.
 """
 
-import dataclasses
 import math
 from typing import Any
 
@@ -21,7 +20,6 @@ LOSS = "margin, or log(sum_found e^z_k) - z_y; words: log(sum_found e^z_k + sum_
 MIN_ROWS = 100  # scored and kept in a block: a hundredth of few rows is too little to learn from, and more costs little
 
 
-@dataclasses.dataclass(frozen=True)
 class SearchSettings(Settings, fine=True):
     """How candidates are retrieved, and the loss among them."""
 

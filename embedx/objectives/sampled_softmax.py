@@ -20,8 +20,6 @@ is then an unbiased estimate of Σ_k e^{z_k}, the positive's term exact and the 
 is too small on average, hence the loss too, and the positive's probability too large; many draws cure it.
 """
 
-import dataclasses
-
 import numpy as np
 
 from embedx.kernels.compiled import kernel, kernel_part
@@ -91,7 +89,6 @@ def _complementary(batch, e, n):
     return n_labels * (largest + np.log(total)) - reward
 
 
-@dataclasses.dataclass(frozen=True)
 class SampledSoftmaxSettings(SampledSettings):
     keep_hits: bool = param(
         False,

@@ -19,8 +19,6 @@ by hundreds in one step, from which it returns by lr at each visit; the paper pr
 norm to compute. And the learning rate is that of the scores, without the N of eq. 7.
 """
 
-import dataclasses
-
 import numpy as np
 
 from embedx.kernels.compiled import kernel
@@ -66,7 +64,6 @@ def coefficients(batch, state, constants, n_examples, n, lr):
     return total
 
 
-@dataclasses.dataclass(frozen=True)
 class UmaxSettings(DoubleSumSettings):
     """Settings of U-max."""
 

@@ -11,7 +11,6 @@ than one law for each pair. `augment noise` keeps the law of ε, as the paper ha
 """
 
 import abc
-import dataclasses
 from collections.abc import Callable
 
 import numpy as np
@@ -31,7 +30,6 @@ POINTS = 6
 FAR = 200.0  # behind the highest score; from there on log p is continued, for nodes can't cover any distance
 
 
-@dataclasses.dataclass(frozen=True)
 class UtilitySettings(AugmentSettings):
     """Settings of augment and reduce beyond the softmax."""
 

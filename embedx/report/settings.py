@@ -1,14 +1,11 @@
 """Settings of `embedx report`."""
 
-import dataclasses
-
 from embedx.settings import Settings, param
 
 OF_WORDS = ("words", "random_words", "nearest", "map_words", "projection")  # the others are for both tasks, or classifiers
 OF_LABELS = ("examples",)
 
 
-@dataclasses.dataclass(frozen=True)
 class ReportSettings(Settings):
     """What a page shows."""
 

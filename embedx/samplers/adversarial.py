@@ -45,7 +45,6 @@ FEW = np.float32(1e-4)  # draws of a row expected: below, it is as likely to be 
 ARRAYS = ("projection", "offset", "weights", "biases", "leaves")
 
 
-@dataclasses.dataclass(frozen=True)
 class AdversarialSettings(Settings, fine=True):
     """How the tree is fitted."""
 

@@ -4,15 +4,12 @@ Mikolov et al. 2013, "Distributed representations of words and phrases and their
 never occurred counts as seen once.
 """
 
-import dataclasses
-
 import numpy as np
 
 from embedx.samplers.alias import AliasSampler
 from embedx.settings import Settings, param
 
 
-@dataclasses.dataclass(frozen=True)
 class UnigramSettings(Settings):
     """How far noise follows the counts."""
 

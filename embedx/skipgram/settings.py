@@ -1,7 +1,5 @@
 """Settings of word vectors. What becomes of them for an objective and a text is in `configuration`."""
 
-import dataclasses
-
 from embedx import optimizers
 from embedx.engine.encoders import ENCODERS
 from embedx.engine.settings import MAX_RATE, TrainingSettings
@@ -34,7 +32,6 @@ def large_text_defaults() -> str:
     return ", ".join(f"{' '.join(as_arguments(options))} for {name}" for name, options in found.items())
 
 
-@dataclasses.dataclass(frozen=True)
 class SkipGramSettings(TrainingSettings):
     """How word vectors are trained, whatever the objective."""
 
@@ -107,7 +104,6 @@ class SizedSettings(SkipGramSettings):
     open = ("optimizer", "learning_rate")
 
 
-@dataclasses.dataclass(frozen=True)
 class CollapsedSettings(Settings):
     """What only the collapsed objective takes."""
 

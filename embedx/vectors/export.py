@@ -8,7 +8,6 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,6 @@ from embedx.vectors.formats.contract import COMPRESSED, DTYPES, WHITE_SPACE, For
 from embedx.vectors.model import VECTORS, WordVectors
 
 
-@dataclass(frozen=True)
 class ExportSettings(Settings):
     """Settings of `embedx export`."""
 
