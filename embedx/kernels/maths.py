@@ -27,6 +27,7 @@ _C2, _C3, _C4, _C5, _C6, _C7 = (_F(1 / math.factorial(n)) for n in range(2, 8))
 # 2 atanh(s) = 2s (1 + s²/3 + s⁴/5 + ...), with s² <= 1/9
 _BITS_OF_LEAST = np.int32(0x3F3504F3)  # of sqrt(1/2)
 _BITS_OF_FRACTION = np.int32(0x007FFFFF)
+_FRACTION, _BIAS = np.int32(23), np.int32(127)  # of a float32: the bits of the fraction, and what its exponent is above itself
 _A1, _A2, _A3, _A4, _A5, _A6 = (_F(1 / n) for n in range(3, 15, 2))
 
 
@@ -65,35 +66,6 @@ if not numba.config.DISABLE_JIT:
 
     overload(larger, jit_options=PART)(lambda a, b: lambda a, b: _larger(a, b))
 
-    @intrinsic
-    def _bits_of(_typing, x):
-        """The bits of a float32 as an int32."""
-
-        def emit(context, builder, signature, arguments):
-            return builder.bitcast(arguments[0], ir.IntType(32))
-
-        return types.int32(types.float32), emit
-
-    @intrinsic
-    def _of_bits(_typing, n):
-        """The float32 with the bits of an int32."""
-
-        def emit(context, builder, signature, arguments):
-            return builder.bitcast(arguments[0], ir.FloatType())
-
-        return types.float32(types.int32), emit
-
-    @intrinsic
-    def _two_to_the(_typing, n):
-        """2.0 ** n for an int32 n between -126 and 127, by writing the exponent's bits."""
-
-        def emit(context, builder, signature, arguments):
-            word = ir.IntType(32)
-            bits = builder.shl(builder.add(arguments[0], word(127)), word(23))
-            return builder.bitcast(bits, ir.FloatType())
-
-        return types.float32(types.int32), emit
-
     @overload(exp, jit_options=PART)
     def _compiled_exp(x):
         if x != types.float32:
@@ -108,7 +80,7 @@ if not numba.config.DISABLE_JIT:
             p = p * r + _C4
             p = p * r + _C3
             p = p * r + _C2
-            return (p * (r * r) + r + _ONE) * _two_to_the(np.int32(n))
+            return (p * (r * r) + r + _ONE) * np.int32(np.int32(np.int32(n) + _BIAS) << _FRACTION).view(np.float32)  # 2^n
 
         return exp32
 
@@ -136,9 +108,9 @@ if not numba.config.DISABLE_JIT:
 
         def log32(x):
             # Kept at 32 bits: numba adds integers at 64, and half as many fit a register.
-            n = np.int32(_bits_of(x) - _BITS_OF_LEAST)  # so that x = 2^n · m with m from sqrt(1/2) to sqrt(2)
-            m = _of_bits(np.int32(np.int32(n & _BITS_OF_FRACTION) + _BITS_OF_LEAST))
-            exponent = np.float32(np.int32(n >> np.int32(23)))
+            n = np.int32(np.float32(x).view(np.int32) - _BITS_OF_LEAST)  # so that x = 2^n · m with m from sqrt(1/2) to sqrt(2)
+            m = np.int32(np.int32(n & _BITS_OF_FRACTION) + _BITS_OF_LEAST).view(np.float32)
+            exponent = np.float32(np.int32(n >> _FRACTION))
             return exponent * LN2_HIGH + (log1p(m - _ONE) + exponent * LN2_LOW)
 
         return log32
