@@ -23,12 +23,21 @@ _LARGEST, _SMALLEST = _F(88.0), _F(-87.0)  # beyond these exp leaves float32's n
 
 _ONE, _TWO, _THREE, _HALF, _ZERO = _F(1), _F(2), _F(3), _F(0.5), _F(0)
 # Taylor coefficients 1/n! are within 1e-8 of the best polynomial on |r| <= ln(2)/2 at this degree.
-_C2, _C3, _C4, _C5, _C6, _C7 = (_F(1 / math.factorial(n)) for n in range(2, 8))
+_EXP = tuple(_F(1 / math.factorial(n)) for n in range(7, 1, -1))
 # 2 atanh(s) = 2s (1 + s²/3 + s⁴/5 + ...), with s² <= 1/9
 _BITS_OF_LEAST = np.int32(0x3F3504F3)  # of sqrt(1/2)
 _BITS_OF_FRACTION = np.int32(0x007FFFFF)
 _FRACTION, _BIAS = np.int32(23), np.int32(127)  # of a float32: the bits of the fraction, and what its exponent is above itself
-_A1, _A2, _A3, _A4, _A5, _A6 = (_F(1 / n) for n in range(3, 15, 2))
+_LOG1P = tuple(_F(1 / n) for n in range(13, 0, -2))
+
+
+@register_jitable
+def _polynomial(coefficients, x):
+    """Horner's rule; the leading coefficient comes first."""
+    value = coefficients[0]
+    for coefficient in coefficients[1:]:
+        value = value * x + coefficient
+    return value
 
 
 def exp(x):
@@ -75,11 +84,7 @@ if not numba.config.DISABLE_JIT:
             held = min(max(x, _SMALLEST), _LARGEST)
             n = np.floor(held * LOG2_E + _HALF)
             r = held - n * LN2_HIGH - n * LN2_LOW
-            p = _C7 * r + _C6
-            p = p * r + _C5
-            p = p * r + _C4
-            p = p * r + _C3
-            p = p * r + _C2
+            p = _polynomial(_EXP, r)
             return (p * (r * r) + r + _ONE) * np.int32(np.int32(np.int32(n) + _BIAS) << _FRACTION).view(np.float32)  # 2^n
 
         return exp32
@@ -91,13 +96,7 @@ if not numba.config.DISABLE_JIT:
 
         def log1p32(x):
             s = x / (_TWO + x)
-            t = s * s
-            p = _A6 * t + _A5
-            p = p * t + _A4
-            p = p * t + _A3
-            p = p * t + _A2
-            p = p * t + _A1
-            return _TWO * s * (p * t + _ONE)
+            return _TWO * s * _polynomial(_LOG1P, s * s)
 
         return log1p32
 
@@ -177,15 +176,6 @@ if not numba.config.DISABLE_JIT:
         return lambda t: _nearer_lambert_w_exp(_near_lambert_w_exp(t), t)
 
 
-@register_jitable
-def _polynomial(coefficients, x):
-    """Horner's rule; the leading coefficient comes first."""
-    value = coefficients[0] + x * 0
-    for i in range(1, len(coefficients)):
-        value = value * x + coefficients[i]
-    return value
-
-
 def mills_ratio(a):
     """The normal distribution's tail over its density, Φ(-a) / φ(a), for a >= 0; about 1/a when a is large."""
     if a < 4:
@@ -199,10 +189,10 @@ def mills_ratio(a):
 # (1 + a) · mills_ratio(a) as a polynomial in (a - 3)/(a + 3), within 3e-8: interpolated at Chebyshev's points, the way Shepherd
 # & Laframboise 1981 do for the same function.
 # fmt: off
-_M0, _M1, _M2, _M3, _M4, _M5, _M6, _M7, _M8, _M9, _M10 = map(_F, (
+_MILLS = tuple(map(_F, (
     0.00015696368, 9.0067326e-05, -0.0012064095, -0.00091679586, 0.0075024946, 0.0029185307,
     -0.056967527, 0.11320777, -0.041189719, -0.24195664, 1.2183611,
-))
+)))
 # fmt: on
 _HALF_LOG_TAU = 0.5 * math.log(2 * math.pi)
 _HALF_LOG_TAU_32 = _F(_HALF_LOG_TAU)
@@ -222,16 +212,7 @@ if not numba.config.DISABLE_JIT:
 
         def mills_ratio_32(a):
             x = (a - _THREE) / (a + _THREE)
-            p = _M0 * x + _M1
-            p = p * x + _M2
-            p = p * x + _M3
-            p = p * x + _M4
-            p = p * x + _M5
-            p = p * x + _M6
-            p = p * x + _M7
-            p = p * x + _M8
-            p = p * x + _M9
-            return (p * x + _M10) / (_ONE + a)
+            return _polynomial(_MILLS, x) / (_ONE + a)
 
         return mills_ratio_32
 
