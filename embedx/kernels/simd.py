@@ -8,6 +8,7 @@ and with a float32, so that a formula of those and `square_root` serves for one 
 A matrix is float32, C-contiguous along its rows; `column` is in floats and must leave sixteen of them.
 """
 
+import functools
 import operator
 
 import numba
@@ -25,6 +26,8 @@ SIMD_WIDTH = 16
 _VECTOR = ir.VectorType(ir.FloatType(), SIMD_WIDTH)
 _QUARTER = ir.VectorType(ir.FloatType(), 4)
 _INDEX = ir.IntType(32)
+_BITS = ir.IntType(SIMD_WIDTH)  # one of each lane
+_ZEROS = ir.Constant(_VECTOR, [0.0] * SIMD_WIDTH)
 
 
 class Float32x16(types.Type):  # type: ignore[misc]
@@ -175,30 +178,38 @@ else:
             half //= 2
         return builder.extract_element(vector, ir.Constant(_INDEX, 0))
 
-    @intrinsic
-    def sum_of(_typing, vector):
+    def _operation(result, *operands):
+        """Declare an operation on values of these types by a function that emits it."""
+
+        def declare(emit):
+            @functools.wraps(emit)  # which has the operands' names
+            def typed(_typing, *_):
+                return result(*operands), lambda context, builder, signature, arguments: emit(builder, *arguments)
+
+            return intrinsic(typed)
+
+        return declare
+
+    @_operation(types.float32, float32x16)
+    def sum_of(builder, vector):
         """The sum of the sixteen floats."""
+        return _across(builder, vector, builder.fadd)
 
-        def emit(context, builder, signature, arguments):
-            return _across(builder, arguments[0], builder.fadd)
-
-        return types.float32(float32x16), emit
-
-    @intrinsic
-    def zeros(_typing):
+    @_operation(float32x16)
+    def zeros(builder):
         """Sixteen zeros."""
-        return float32x16(), lambda context, builder, signature, arguments: ir.Constant(_VECTOR, [0.0] * SIMD_WIDTH)
+        return _ZEROS
 
     def _copies(builder, x):
-        """A vector of sixteen copies of one float."""
-        nothing = ir.Constant(_VECTOR, ir.Undefined)
+        """A vector of sixteen copies of one number."""
+        nothing = ir.Constant(ir.VectorType(x.type, SIMD_WIDTH), ir.Undefined)
         one = builder.insert_element(nothing, x, ir.Constant(_INDEX, 0))
         return builder.shuffle_vector(one, nothing, _lanes([0] * SIMD_WIDTH))
 
-    @intrinsic
-    def splat(_typing, x):
+    @_operation(float32x16, types.float32)
+    def splat(builder, x):
         """Sixteen copies of a float32."""
-        return float32x16(types.float32), lambda context, builder, signature, arguments: _copies(builder, arguments[0])
+        return _copies(builder, x)
 
     def _declare_operator(operation, instruction, flags):
         """Make +, -, * or / work lane by lane, a float32 standing for sixteen copies.
@@ -224,82 +235,48 @@ else:
     _declare_operator(operator.mul, "fmul", ("contract",))
     _declare_operator(operator.truediv, "fdiv", ())
 
-    @intrinsic
-    def multiply_add(_typing, a, b, c):
+    @_operation(float32x16, float32x16, float32x16, float32x16)
+    def multiply_add(builder, a, b, c):
         """a * b + c, lane by lane, in one instruction where the machine has it."""
+        return builder.fadd(builder.fmul(a, b, flags=("contract",)), c, flags=("contract",))
 
-        def emit(context, builder, signature, arguments):
-            product = builder.fmul(arguments[0], arguments[1], flags=("contract",))
-            return builder.fadd(product, arguments[2], flags=("contract",))
-
-        return float32x16(float32x16, float32x16, float32x16), emit
-
-    @intrinsic
-    def lanes_of(_typing, vector, bits):
+    @_operation(float32x16, float32x16, types.uint32)
+    def lanes_of(builder, vector, bits):
         """The lanes k of a vector for which bit k of a uint32 is set; zeros in the others."""
+        own = builder.and_(_copies(builder, bits), _lanes([1 << lane for lane in range(SIMD_WIDTH)]))
+        return builder.select(builder.icmp_unsigned("!=", own, _lanes([0] * SIMD_WIDTH)), vector, _ZEROS)
 
-        def emit(context, builder, signature, arguments):
-            kind = ir.VectorType(_INDEX, SIMD_WIDTH)
-            one = builder.insert_element(ir.Constant(kind, ir.Undefined), arguments[1], ir.Constant(_INDEX, 0))
-            copies = builder.shuffle_vector(one, ir.Constant(kind, ir.Undefined), _lanes([0] * SIMD_WIDTH))
-            own = builder.and_(copies, _lanes([1 << lane for lane in range(SIMD_WIDTH)]))
-            is_set = builder.icmp_unsigned("!=", own, _lanes([0] * SIMD_WIDTH))
-            return builder.select(is_set, arguments[0], ir.Constant(_VECTOR, [0.0] * SIMD_WIDTH))
-
-        return float32x16(float32x16, types.uint32), emit
-
-    @intrinsic
-    def is_zero(_typing, vector):
+    @_operation(types.boolean, float32x16)
+    def is_zero(builder, vector):
         """Whether all sixteen floats are zero; a NaN is not."""
+        bits = builder.bitcast(builder.fcmp_unordered("!=", vector, _ZEROS), _BITS)
+        return builder.icmp_unsigned("==", bits, _BITS(0))
 
-        def emit(context, builder, signature, arguments):
-            lanes = builder.fcmp_unordered("!=", arguments[0], ir.Constant(_VECTOR, [0.0] * SIMD_WIDTH))
-            bits = builder.bitcast(lanes, ir.IntType(SIMD_WIDTH))
-            return builder.icmp_unsigned("==", bits, ir.Constant(ir.IntType(SIMD_WIDTH), 0))
+    def _larger(builder, a, b):
+        return builder.select(builder.fcmp_ordered(">", a, b), a, b)
 
-        return types.boolean(float32x16), emit
-
-    @intrinsic
-    def maximum(_typing, a, b):
+    @_operation(float32x16, float32x16, float32x16)
+    def maximum(builder, a, b):
         """The larger of each two lanes."""
+        return _larger(builder, a, b)
 
-        def emit(context, builder, signature, arguments):
-            return builder.select(builder.fcmp_ordered(">", *arguments), *arguments)
-
-        return float32x16(float32x16, float32x16), emit
-
-    @intrinsic
-    def highest_of(_typing, vector):
+    @_operation(types.float32, float32x16)
+    def highest_of(builder, vector):
         """The largest of the sixteen floats."""
+        return _across(builder, vector, functools.partial(_larger, builder))
 
-        def emit(context, builder, signature, arguments):
-            def larger(a, b):
-                return builder.select(builder.fcmp_ordered(">", a, b), a, b)
-
-            return _across(builder, arguments[0], larger)
-
-        return types.float32(float32x16), emit
-
-    @intrinsic
-    def n_above(_typing, a, b):
+    @_operation(types.int64, float32x16, float32x16)
+    def n_above(builder, a, b):
         """In how many lanes a is larger than b."""
+        bits = builder.bitcast(builder.fcmp_ordered(">", a, b), _BITS)
+        return builder.zext(builder.ctpop(bits), ir.IntType(64))
 
-        def emit(context, builder, signature, arguments):
-            lanes = builder.fcmp_ordered(">", *arguments)
-            return builder.zext(builder.ctpop(builder.bitcast(lanes, ir.IntType(SIMD_WIDTH))), ir.IntType(64))
-
-        return types.int64(float32x16, float32x16), emit
-
-    @intrinsic
-    def _square_roots(_typing, a):
+    @_operation(float32x16, float32x16)
+    def _square_roots(builder, a):
         """The square root of each lane."""
-
-        def emit(context, builder, signature, arguments):
-            kind = ir.FunctionType(_VECTOR, [_VECTOR])
-            root = cgutils.get_or_insert_function(builder.module, kind, f"llvm.sqrt.v{SIMD_WIDTH}f32")
-            return builder.call(root, arguments)
-
-        return float32x16(float32x16), emit
+        kind = ir.FunctionType(_VECTOR, [_VECTOR])
+        root = cgutils.get_or_insert_function(builder.module, kind, f"llvm.sqrt.v{SIMD_WIDTH}f32")
+        return builder.call(root, [a])
 
     def square_root(a):
         """The square root of a float32 or of each lane of a vector; they are not negative."""
