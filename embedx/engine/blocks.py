@@ -117,24 +117,24 @@ def max_candidates(plan: BlockPlan, longest_path: int) -> int:
 def new_block(plan: BlockPlan, longest_path: int) -> Block:
     """Memory for a block."""
     n_inputs, n_examples, n_candidates = max_inputs(plan), max_examples(plan), max_candidates(plan, longest_path)
-    inputs, n_uses = np.zeros(n_inputs, dtype=np.int32), np.zeros(n_inputs, dtype=np.int64)
-    candidates, drawn = np.zeros(n_candidates, dtype=np.int32), np.zeros((1, n_candidates), dtype=np.float32)
+    inputs, n_uses = np.zeros(n_inputs, np.int32), np.zeros(n_inputs, np.int64)
+    candidates, drawn = np.zeros(n_candidates, np.int32), np.zeros((1, n_candidates), np.float32)
     if plan.candidates == ALL:
         candidates[: plan.n_rows], drawn[:, : plan.n_rows] = np.arange(plan.n_rows), 1
     is_skipgram = plan.encoder == SKIPGRAM  # an example is an input, with the same word and pairs
     has_spans = plan.candidates == DRAWN and plan.form != JOINT
     width = 0 if is_skipgram else padded(n_inputs)
     return Block(
-        sizes=np.zeros(5, dtype=np.int64), inputs=inputs, n_uses=n_uses,
-        key=inputs if is_skipgram else np.zeros(n_examples, dtype=np.int32),
-        n_pairs=n_uses if is_skipgram else np.zeros(n_examples, dtype=np.int64),
-        label=np.zeros((n_examples, n_candidates), dtype=np.float32),
-        bit_zero_count=np.zeros((n_examples if plan.candidates == PATH else 0, n_candidates), dtype=np.float32),
-        candidates=candidates, drawn=drawn, own=np.zeros(2 * plan.window, dtype=np.int32),
-        is_context=np.zeros((n_examples if width else 0, width), dtype=np.float32),
-        share=np.zeros(n_examples if width else 0, dtype=np.float32),
-        spans=np.zeros((n_examples // TILE if has_spans else 0, 3), dtype=np.int64),
-        candidate_spans=np.zeros((n_candidates // TILE if has_spans else 0, 3), dtype=np.int64),
+        sizes=np.zeros(5, np.int64), inputs=inputs, n_uses=n_uses,
+        key=inputs if is_skipgram else np.zeros(n_examples, np.int32),
+        n_pairs=n_uses if is_skipgram else np.zeros(n_examples, np.int64),
+        label=np.zeros((n_examples, n_candidates), np.float32),
+        bit_zero_count=np.zeros((n_examples if plan.candidates == PATH else 0, n_candidates), np.float32),
+        candidates=candidates, drawn=drawn, own=np.zeros(2 * plan.window, np.int32),
+        is_context=np.zeros((n_examples if width else 0, width), np.float32),
+        share=np.zeros(n_examples if width else 0, np.float32),
+        spans=np.zeros((n_examples // TILE if has_spans else 0, 3), np.int64),
+        candidate_spans=np.zeros((n_candidates // TILE if has_spans else 0, 3), np.int64),
     )  # fmt: skip
 
 

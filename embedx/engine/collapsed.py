@@ -37,7 +37,7 @@ BLOCK_FLOATS = 1 << 22  # scores of a block of inputs with all rows; a thread ha
 BLOCK_INPUTS = 256  # of a block where rows are found
 TAIL = 2**33  # the place of the tail among a seed's random numbers
 INPUTS, OUTPUTS, NEITHER = range(3)  # the table whose gradient is computed beside the loss
-NO_STATE = np.zeros((1, 0), dtype=np.float32)
+NO_STATE = np.zeros((1, 0), np.float32)
 
 
 class Tail(NamedTuple):

@@ -21,18 +21,18 @@ class Examples(NamedTuple):
 def examples_of(features: object, labels: Labels) -> Examples:
     """The arrays of a data set, without copying where they have the kernels' types already."""
     data = Labeled(features, labels, 0)
-    empty = np.zeros((0, 0), dtype=np.float32)
+    empty = np.zeros((0, 0), np.float32)
     if data.is_sparse:
         dense = empty
         offsets, columns, values = data.features.indptr, data.features.indices, data.features.data
     else:
-        dense = np.ascontiguousarray(data.features, dtype=np.float32)
+        dense = np.ascontiguousarray(data.features, np.float32)
         # Without a single column the kernels, which look at dense.size, take the data for sparse ones: there are no values.
         offsets, columns, values = np.zeros(1 if dense.size else len(dense) + 1), np.zeros(0), np.zeros(0)
     return Examples(
-        np.asarray(dense), np.ascontiguousarray(offsets, dtype=np.int64), np.ascontiguousarray(columns, dtype=np.int32),
-        np.ascontiguousarray(values, dtype=np.float32), np.ascontiguousarray(labels.offsets, dtype=np.int64),
-        np.ascontiguousarray(labels.ids, dtype=np.int32),
+        np.asarray(dense), np.ascontiguousarray(offsets, np.int64), np.ascontiguousarray(columns, np.int32),
+        np.ascontiguousarray(values, np.float32), np.ascontiguousarray(labels.offsets, np.int64),
+        np.ascontiguousarray(labels.ids, np.int32),
     )  # fmt: skip
 
 

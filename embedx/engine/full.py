@@ -38,7 +38,7 @@ class FullSteps(abc.ABC):
         self.coefficients, self.shared, self.parts = coefficients, shared, parts
         self.pool = ThreadPoolExecutor(threads)
         n_scores = len(shared.outputs.rows) if shared.plan.has_h else shared.outputs.rows.shape[1]
-        self.z = np.zeros((shared.plan.batch_size, n_scores), dtype=np.float32)
+        self.z = np.zeros((shared.plan.batch_size, n_scores), np.float32)
 
     @abc.abstractmethod
     def score(self, chosen: np.ndarray, z: np.ndarray, decay_clock: float) -> None:

@@ -60,12 +60,12 @@ def new_workspace(plan: Plan, examples: Examples, longest_path: int) -> SampledW
     width = longest_path if plan.on_path else positives + plan.n_draws
     return SampledWorkspace(
         h=aligned_zeros(batch if plan.has_h else 0, plan.dim),
-        h_gradient=aligned_zeros(batch if plan.has_hidden else 0, plan.dim), example=np.zeros(lines, dtype=np.int64),
-        rows=np.zeros((lines, width), dtype=np.int32), n_candidates=np.zeros(lines, dtype=np.int64),
-        batch=new_batch(lines, width, plan.uniforms_width), seen=np.full(FILTER_SIZE, -1, dtype=np.int64),
-        sampling=new_sample_workspace(plan.n_draws, max_labels), gradient=np.zeros((1, padded(plan.dim)), dtype=np.float32),
+        h_gradient=aligned_zeros(batch if plan.has_hidden else 0, plan.dim), example=np.zeros(lines, np.int64),
+        rows=np.zeros((lines, width), np.int32), n_candidates=np.zeros(lines, np.int64),
+        batch=new_batch(lines, width, plan.uniforms_width), seen=np.full(FILTER_SIZE, -1, np.int64),
+        sampling=new_sample_workspace(plan.n_draws, max_labels), gradient=np.zeros((1, padded(plan.dim)), np.float32),
         groups=new_groups(plan.n_rows, lines * width), features=new_feature_workspace(examples, plan),
-        x=np.zeros(plan.n_features if plan.has_sparse_rows else 0, dtype=np.float32),
+        x=np.zeros(plan.n_features if plan.has_sparse_rows else 0, np.float32),
         slot_steps=new_slot_steps(0 if plan.has_h else plan.dim),
     )  # fmt: skip
 

@@ -89,7 +89,7 @@ class Groups(NamedTuple):
 
 
 def new_groups(n_rows: int, n_entries: int) -> Groups:
-    return Groups(np.full(n_rows, -1, dtype=np.int64), np.zeros(n_entries, dtype=np.int64), np.zeros(n_entries, dtype=np.int32))
+    return Groups(np.full(n_rows, -1, np.int64), np.zeros(n_entries, np.int64), np.zeros(n_entries, np.int32))
 
 
 @kernel_part
@@ -117,8 +117,8 @@ def new_feature_workspace(examples: Examples, plan: Plan) -> FeatureWorkspace:
     """Buffers for minibatches of any examples; empty without a hidden layer."""
     n_values = int(np.sort(np.diff(examples.offsets))[::-1][: plan.batch_size].sum() if plan.has_hidden else 0)
     return FeatureWorkspace(
-        new_groups(plan.n_features if plan.has_hidden else 0, n_values), np.zeros(n_values, dtype=np.float32),
-        np.zeros(n_values, dtype=np.int32), aligned_zeros(1, plan.dim),
+        new_groups(plan.n_features if plan.has_hidden else 0, n_values), np.zeros(n_values, np.float32),
+        np.zeros(n_values, np.int32), aligned_zeros(1, plan.dim),
     )  # fmt: skip
 
 

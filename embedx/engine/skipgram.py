@@ -142,22 +142,22 @@ def new_workspace(
     is_skipgram = plan.encoder == SKIPGRAM
 
     def vector(n: int) -> np.ndarray:
-        return np.zeros(n, dtype=np.float32)
+        return np.zeros(n, np.float32)
 
     x, x_gradient, x_step = aligned_zeros(n_inputs, columns), aligned_zeros(n_inputs, columns), vector(n_inputs)
     return SkipGramWorkspace(
-        words=new_words(plan.window, n_tokens), cursor=np.zeros(5, dtype=np.int64), block=new_block(plan, longest_path),
+        words=new_words(plan.window, n_tokens), cursor=np.zeros(5, np.int64), block=new_block(plan, longest_path),
         next_block=new_block(plan, longest_path), sampling=new_sample_workspace(plan.n_draws, 0),
-        seen=np.full(FILTER_SIZE, -1, dtype=np.int64), x=x, x_gradient=x_gradient,
+        seen=np.full(FILTER_SIZE, -1, np.int64), x=x, x_gradient=x_gradient,
         h=x if is_skipgram else aligned_zeros(n_examples, columns),
         h_gradient=x_gradient if is_skipgram else aligned_zeros(n_examples, columns), w=aligned_zeros(n_candidates, columns),
         w_gradient=aligned_zeros(n_candidates, columns), batch=new_batch(n_examples, n_candidates, uniforms_width),
         pairs=new_batch(n_pairs, padded(n_noise + SIMD_WIDTH, SCORE_PADDING), uniforms_width),
-        centre=np.zeros(n_pairs + 1, dtype=np.int64), log_expected=vector(n_candidates),
-        noise_column=np.zeros(n_candidates, dtype=np.int64), rng_state=np.zeros(2, dtype=np.uint64),
+        centre=np.zeros(n_pairs + 1, np.int64), log_expected=vector(n_candidates),
+        noise_column=np.zeros(n_candidates, np.int64), rng_state=np.zeros(2, np.uint64),
         row_step=vector(n_candidates), row_square=vector(n_candidates), x_step=x_step,
         h_step=x_step if is_skipgram else vector(n_examples), h_square=vector(n_examples), max_rate=vector(2),
-        longest_step=np.full(1, LONGEST_STEP, dtype=np.float32), tokens=np.zeros(n_made, dtype=np.int32),
+        longest_step=np.full(1, LONGEST_STEP, np.float32), tokens=np.zeros(n_made, np.int32),
     )  # fmt: skip
 
 

@@ -64,17 +64,15 @@ class RetrievalWorkspace(NamedTuple):
 
 def new_found_rows(n_words: int, found: int) -> FoundRows:
     """Nothing found yet."""
-    return FoundRows(
-        np.zeros((n_words, found), dtype=np.int32), np.zeros(n_words, dtype=np.int32), np.full(n_words, NEVER, dtype=np.int32)
-    )
+    return FoundRows(np.zeros((n_words, found), np.int32), np.zeros(n_words, np.int32), np.full(n_words, NEVER, np.int32))
 
 
 def new_retrieval_workspace(n_rows: int, found: int, search: SearchSpec, dim: int) -> RetrievalWorkspace:
     """Memory for a worker; word vectors have `dim` numbers."""
     n_candidates = min(search.blocks * search.max_candidates, n_rows)
     return RetrievalWorkspace(
-        new_query_workspace(n_rows, search), np.zeros((1, n_candidates), dtype=np.int32),
-        np.zeros((1, found), dtype=np.float32), np.zeros((n_rows, 2), dtype=np.int64), np.zeros(1, dtype=np.int64),
+        new_query_workspace(n_rows, search), np.zeros((1, n_candidates), np.int32),
+        np.zeros((1, found), np.float32), np.zeros((n_rows, 2), np.int64), np.zeros(1, np.int64),
         aligned_zeros(1, dim),
     )  # fmt: skip
 

@@ -29,8 +29,8 @@ SOUGHT = 8  # times as many weights as the example has features, from which on t
 
 def slots_by_row(examples: Examples, examples_of_row: Csr, n_features: int, has_bias: bool) -> Csr:
     """The feature of each slot, row by row; n_features for the bias."""
-    every, bias = np.arange(n_features, dtype=np.int32), np.full(int(has_bias), n_features, dtype=np.int32)
-    parts, sizes = [np.zeros(0, dtype=np.int32)], [0]
+    every, bias = np.arange(n_features, dtype=np.int32), np.full(int(has_bias), n_features, np.int32)
+    parts, sizes = [np.zeros(0, np.int32)], [0]
     for mask in _masks(examples, examples_of_row, n_features):
         for own in np.split(mask.indices, mask.indptr[1:-1]):
             features = every if MOSTLY * len(own) >= n_features else own
@@ -43,7 +43,7 @@ def _masks(examples: Examples, examples_of_row: Csr, n_features: int) -> Iterato
     """The sparsity mask, csr_matrix (n_rows, n_features) with sorted indices, some rows at a time."""
     n = len(examples.offsets) - 1
     features, has_example = (
-        csr_matrix((np.ones(len(indices), dtype=np.float32), indices, indptr), shape=(len(indptr) - 1, width))
+        csr_matrix((np.ones(len(indices), np.float32), indices, indptr), shape=(len(indptr) - 1, width))
         for indices, indptr, width in (
             (examples.columns, examples.offsets, n_features),
             (examples_of_row.indices, examples_of_row.indptr, n),
@@ -59,7 +59,7 @@ def new_sparse_table(slots: Csr, n_rows: int, optimizer: UpdateRule) -> Table:
     """A table whose only row are the numbers of the slots, zeros, with room for what the optimiser keeps."""
     n_slots = len(slots.indices)
     shape = {STATELESS: (0, 1), PER_COORDINATE: (1, n_slots), PER_ROW: (n_rows, 1)}[optimizer.keeps]
-    return Table(np.zeros((1, n_slots), dtype=np.float32), np.zeros(shape, dtype=np.float32), np.zeros(0), optimizer.keeps)
+    return Table(np.zeros((1, n_slots), np.float32), np.zeros(shape, np.float32), np.zeros(0), optimizer.keeps)
 
 
 def flat(table: Table) -> Table:
@@ -151,7 +151,7 @@ class SlotSteps(NamedTuple):
 
 
 def new_slot_steps(n: int) -> SlotSteps:
-    return SlotSteps(np.zeros(n, dtype=np.int64), np.zeros((1, n), dtype=np.float32))
+    return SlotSteps(np.zeros(n, np.int64), np.zeros((1, n), np.float32))
 
 
 @kernel_part

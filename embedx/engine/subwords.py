@@ -29,7 +29,7 @@ class Parts(NamedTuple):
     rows: np.ndarray  # int32 (offsets[-1],): of the inputs; the word's own is the first
 
 
-NO_PARTS = Parts(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int32))
+NO_PARTS = Parts(np.zeros(0, np.int64), np.zeros(0, np.int32))
 
 
 def listing_bytes(words: Sequence[bytes], ngrams: NGrams) -> int:
@@ -44,11 +44,11 @@ def listed(words: Sequence[bytes], ngrams: NGrams) -> tuple[Parts, np.ndarray]:
     """
     offsets, rows = bucket_lists(words, ngrams)
     own = offsets[:-1]
-    is_met = np.zeros(ngrams.n_buckets, dtype=bool)
+    is_met = np.zeros(ngrams.n_buckets, bool)
     rows[own] = -1
     is_met[rows[rows >= 0]] = True
     buckets = np.flatnonzero(is_met).astype(np.int32)
-    place = np.zeros(ngrams.n_buckets, dtype=np.int32)
+    place = np.zeros(ngrams.n_buckets, np.int32)
     place[buckets] = len(words) + np.arange(len(buckets), dtype=np.int32)
     rows[:] = place[rows]
     rows[own] = np.arange(len(words), dtype=np.int32)

@@ -99,21 +99,21 @@ def new_workspace(
     is_masked: bool = True, is_dual: bool = False,
 ) -> TileWorkspace:  # fmt: skip
     """Buffers for tiles of so many examples, which have n_values values together."""
-    n_rows, skips = n_features + 1, np.zeros((2, n_examples), dtype=np.int8)
+    n_rows, skips = n_features + 1, np.zeros((2, n_examples), np.int8)
     examples = TileExamples(
-        np.zeros(n_examples + 1, dtype=np.int64), np.zeros(n_values + 1, dtype=np.int32),
-        np.zeros(n_values + 1, dtype=np.float32), np.zeros(n_examples, dtype=np.uint32),
-        np.zeros(n_examples, dtype=np.float32), skips[0], skips[1],
+        np.zeros(n_examples + 1, np.int64), np.zeros(n_values + 1, np.int32),
+        np.zeros(n_values + 1, np.float32), np.zeros(n_examples, np.uint32),
+        np.zeros(n_examples, np.float32), skips[0], skips[1],
     )  # fmt: skip
     steps = TileSteps(
         tile=new_table(n_rows, WIDTH, optimizer), gradient=new_column_gradient(n_rows, WIDTH),
-        support=np.zeros(n_rows if is_masked else 0, dtype=np.uint32), active=np.zeros(batch_size, dtype=np.int64),
-        batch=new_batch(batch_size, WIDTH), state=np.zeros((1, 0), dtype=np.float32),
+        support=np.zeros(n_rows if is_masked else 0, np.uint32), active=np.zeros(batch_size, np.int64),
+        batch=new_batch(batch_size, WIDTH), state=np.zeros((1, 0), np.float32),
     )  # fmt: skip
     return TileWorkspace(
-        examples, steps, np.zeros(n_examples, dtype=np.int32), np.full(n_features, -1, dtype=np.int32),
-        np.zeros(n_features, dtype=np.int32), np.zeros(n_examples, dtype=np.int32),
-        np.zeros(n_examples, dtype=np.float32), np.zeros((n_examples if is_dual else 0, WIDTH), dtype=np.float32),
+        examples, steps, np.zeros(n_examples, np.int32), np.full(n_features, -1, np.int32),
+        np.zeros(n_features, np.int32), np.zeros(n_examples, np.int32),
+        np.zeros(n_examples, np.float32), np.zeros((n_examples if is_dual else 0, WIDTH), np.float32),
     )  # fmt: skip
 
 

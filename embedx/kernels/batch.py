@@ -29,7 +29,7 @@ def new_batch(n_examples: int, n_candidates: int, uniforms_width: int = 0, dtype
         z=np.zeros((n_examples, n_candidates), dtype), label=np.zeros((n_examples, n_candidates), dtype),
         sample_count=np.zeros((n_examples, n_candidates), dtype),
         log_expected_count=np.zeros((n_examples, n_candidates), dtype), uniforms=np.zeros((n_examples, uniforms_width), dtype),
-        key=np.zeros(n_examples, dtype=np.int64), n_updates=np.zeros(n_examples, dtype=np.int64),
+        key=np.zeros(n_examples, np.int64), n_updates=np.zeros(n_examples, np.int64),
         score_gain=np.zeros((n_examples, n_candidates), dtype),
     )  # fmt: skip
 

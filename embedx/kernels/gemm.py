@@ -13,7 +13,7 @@ from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.simd import SIMD_WIDTH, load, multiply_add, splat, store, store_sums, sum_of, zeros
 
 TILE = 4
-NO_SPANS = np.zeros((0, 3), dtype=np.int64)
+NO_SPANS = np.zeros((0, 3), np.int64)
 
 
 @kernel_part

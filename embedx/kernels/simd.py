@@ -54,7 +54,7 @@ def padded(n: int, width: int = SIMD_WIDTH) -> int:
 def aligned_zeros(rows: int, dim: int) -> np.ndarray:
     """float32 (rows, padded(dim)) of zeros whose rows each start on a 64-byte boundary, so that none shares a cache line."""
     stride = padded(dim)
-    memory = np.zeros(rows * stride + SIMD_WIDTH, dtype=np.float32)
+    memory = np.zeros(rows * stride + SIMD_WIDTH, np.float32)
     start = -(memory.ctypes.data // 4) % SIMD_WIDTH
     return memory[start : start + rows * stride].reshape(rows, stride)
 
@@ -75,10 +75,10 @@ if numba.config.DISABLE_JIT:
         return vector.sum()
 
     def zeros():
-        return np.zeros(SIMD_WIDTH, dtype=np.float32)
+        return np.zeros(SIMD_WIDTH, np.float32)
 
     def splat(x):
-        return np.full(SIMD_WIDTH, x, dtype=np.float32)
+        return np.full(SIMD_WIDTH, x, np.float32)
 
     def multiply_add(a, b, c):
         with np.errstate(over="ignore"):  # infinity without a word, as the machine has it

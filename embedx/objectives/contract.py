@@ -217,7 +217,7 @@ class Objective(abc.ABC):
 
     def constants(self, n_draws: int, n_classes: int) -> np.ndarray:
         """float32: constants that `coefficients` needs, given how many noise rows are drawn for an example."""
-        return np.zeros(1, dtype=np.float32)
+        return np.zeros(1, np.float32)
 
     def optimal_state(self, z: np.ndarray, label: np.ndarray) -> np.ndarray:
         """The best state in closed form for examples that meet all rows, float64 (n, state_width), from z and label, (n, K)."""

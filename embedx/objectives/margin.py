@@ -182,4 +182,4 @@ class Margin(Objective):
     uses_log_expected_count = False
 
     def constants(self, n_draws: int, n_classes: int) -> np.ndarray:
-        return np.array([self.settings.smoothing], dtype=np.float32)
+        return np.array([self.settings.smoothing], np.float32)

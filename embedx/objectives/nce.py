@@ -48,4 +48,4 @@ class NoiseContrastive(Objective):
 
     def constants(self, n_draws: int, n_classes: int) -> np.ndarray:
         weight = self.negatives / n_draws
-        return np.array([weight, np.log(weight)], dtype=np.float32)
+        return np.array([weight, np.log(weight)], np.float32)

@@ -81,7 +81,7 @@ class NegativeSampling(Objective):
 
     def constants(self, n_draws: int, n_classes: int) -> np.ndarray:
         weight = self.negatives / n_draws
-        return np.array([weight, self.settings.score_l2, np.log(weight)], dtype=np.float32)
+        return np.array([weight, self.settings.score_l2, np.log(weight)], np.float32)
 
     @property
     def uses_log_expected_count(self) -> bool:

@@ -133,7 +133,7 @@ class OneVsAll(Objective):
         return super().loss_unit(per) if self.settings.loss == "logistic" else f"per {per}"
 
     def constants(self, n_draws: int, n_classes: int) -> np.ndarray:
-        return np.array([LOSSES.index(self.settings.loss)], dtype=np.float32)
+        return np.array([LOSSES.index(self.settings.loss)], np.float32)
 
     def initial_bias(self, p: np.ndarray, noise: np.ndarray) -> np.ndarray:
         return np.asarray(np.log(p / (1 - p)) if self.settings.loss == "logistic" else 2 * p - 1)

@@ -164,14 +164,14 @@ class LocalObjective(Objective):
         return not self.is_relative
 
     def constants(self, n_draws: int, n_classes: int) -> np.ndarray:
-        return np.array([self.is_relative, *(getattr(self.settings, name) for name in self.in_kernel)], dtype=np.float32)
+        return np.array([self.is_relative, *(getattr(self.settings, name) for name in self.in_kernel)], np.float32)
 
     def optimal_state(self, z: np.ndarray, label: np.ndarray) -> np.ndarray:
         """log Z, less the positive's score if it `is_relative`."""
         largest = z.max(axis=1, keepdims=True)
         log_z = largest + np.log(np.exp(z - largest).sum(axis=1, keepdims=True))
         own = np.take_along_axis(z, label.argmax(axis=1)[:, None], axis=1)
-        return np.asarray(log_z - own if self.is_relative else log_z, dtype=np.float64)
+        return np.asarray(log_z - own if self.is_relative else log_z, np.float64)
 
 
 class DoubleSumSettings(SampledSettings):

@@ -98,7 +98,7 @@ class RetrievalObjective(Objective):
 
     def constants(self, n_draws: int, n_classes: int) -> np.ndarray:
         complementary = 0  # the softmax over the rows found, each with its weight
-        return np.array([self.settings.smoothing if self.is_margin else complementary], dtype=np.float32)
+        return np.array([self.settings.smoothing if self.is_margin else complementary], np.float32)
 
     def search_spec(self, n_classes: int, blocks: int, message_iterations: int, slack: float) -> SearchSpec:
         """The search in so many blocks, with so many iterations of message passing; `slack` is added to its `max_gap`."""

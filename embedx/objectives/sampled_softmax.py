@@ -118,4 +118,4 @@ class SampledSoftmax(Objective):
 
     def constants(self, n_draws: int, n_classes: int) -> np.ndarray:
         kept = WITH_HITS if self.keeps_accidental_hits and n_draws < n_classes else WITHOUT_HITS  # of all rows, none is drawn
-        return np.array([COMPLEMENTARY if self.settings.complementary else kept], dtype=np.float32)
+        return np.array([COMPLEMENTARY if self.settings.complementary else kept], np.float32)

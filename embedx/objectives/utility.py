@@ -98,7 +98,7 @@ def log_probability(
     classes one by one is computed for many on a grid of scores, within 1e-3 nats for p > 1e-12. A class more than FAR behind
     the first is taken there, which the others do not notice, and `beyond` gives its own log p from that and its distance.
     """
-    rows = np.asarray(z, dtype=np.float64).reshape(-1, z.shape[-1])
+    rows = np.asarray(z, np.float64).reshape(-1, z.shape[-1])
     out = np.empty_like(rows)
     for scores, log_p in zip(rows, out, strict=True):
         behind = scores.max() - scores

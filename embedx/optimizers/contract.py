@@ -79,8 +79,8 @@ class Table(NamedTuple):
 def new_table(n_rows: int, dim: int, optimizer: UpdateRule) -> Table:
     """A table of zeros with the optimizer's state."""
     if optimizer.keeps == PER_ROW:
-        state = np.zeros((n_rows, 1), dtype=np.float32)
+        state = np.zeros((n_rows, 1), np.float32)
     else:
         state = aligned_zeros(n_rows if optimizer.keeps == PER_COORDINATE else 0, dim)
-    decay_clock = np.zeros(n_rows if optimizer.l2 > 0 else 0, dtype=np.float64)
+    decay_clock = np.zeros(n_rows if optimizer.l2 > 0 else 0, np.float64)
     return Table(aligned_zeros(n_rows, dim), state, decay_clock, optimizer.keeps)

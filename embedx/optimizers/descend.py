@@ -85,9 +85,7 @@ class ColumnGradient(NamedTuple):
 
 
 def new_column_gradient(n_rows: int, n_columns: int) -> ColumnGradient:
-    return ColumnGradient(
-        np.zeros((n_rows, n_columns), dtype=np.float32), np.zeros(n_rows, dtype=np.int32), np.zeros(n_rows, dtype=np.bool_)
-    )
+    return ColumnGradient(np.zeros((n_rows, n_columns), np.float32), np.zeros(n_rows, np.int32), np.zeros(n_rows, np.bool_))
 
 
 @kernel_part

@@ -21,9 +21,9 @@ class Means:
     """The state of a table: float32 (n, 1) sums of squared lengths, and fading means of the gradients, like the table."""
 
     def __init__(self, table: np.ndarray) -> None:
-        self.squares = np.zeros((len(table), 1), dtype=np.float32)
+        self.squares = np.zeros((len(table), 1), np.float32)
         self.mean = np.zeros_like(table)
-        self.steps = np.zeros(1, dtype=np.int64)
+        self.steps = np.zeros(1, np.int64)
 
     def direction(self, gradient: np.ndarray) -> np.ndarray:
         """The update subtracted at learning rate 1, float32 like the table; overwrites `gradient`."""

@@ -150,7 +150,7 @@ class Adversarial(Sampler):
         self.log_expected_count = log_expected_count if replacement else log_drawn_at_all
         self.projection: Projection | None = None
         self.tree: Tree | None = None
-        self.features = np.zeros((0, 0), dtype=np.float32)
+        self.features = np.zeros((0, 0), np.float32)
 
     @classmethod
     def resolved(cls, settings: Any, *, corrected: bool) -> Any:
@@ -164,11 +164,11 @@ class Adversarial(Sampler):
     @property
     def noise(self) -> np.ndarray:
         """The classes' frequencies, which the tree's probabilities come to on average over the inputs."""
-        counts = np.maximum(np.asarray(self.counts, dtype=np.float64), 0.5)
+        counts = np.maximum(np.asarray(self.counts, np.float64), 0.5)
         return np.asarray(counts / counts.sum())
 
     def log_noise(self, n_draws: int) -> np.ndarray:
-        return np.asarray(np.log(n_draws * self.noise), dtype=np.float32)
+        return np.asarray(np.log(n_draws * self.noise), np.float32)
 
     # ---- fitting
 
@@ -201,11 +201,9 @@ class Adversarial(Sampler):
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
         if complaint := self._misfit(arrays):
             raise EmbedxError(f"{complaint}; restore the model from a copy, or train again")
-        projection, offset, weights, biases = (
-            np.array(arrays[f"noise_{name}"], dtype=np.float32, order="C") for name in ARRAYS[:-1]
-        )
-        leaf_of_label = np.array(arrays["noise_leaves"], dtype=np.int32)
-        label_of_leaf = np.full(n_leaves_for(len(leaf_of_label)), -1, dtype=np.int32)
+        projection, offset, weights, biases = (np.array(arrays[f"noise_{name}"], np.float32, order="C") for name in ARRAYS[:-1])
+        leaf_of_label = np.array(arrays["noise_leaves"], np.int32)
+        label_of_leaf = np.full(n_leaves_for(len(leaf_of_label)), -1, np.int32)
         label_of_leaf[leaf_of_label] = np.arange(len(leaf_of_label))
         self.projection = Projection(projection, offset)
         self.tree = Tree(weights, biases, label_of_leaf, leaf_of_label)
@@ -248,7 +246,7 @@ class Adversarial(Sampler):
         share = float(self.settings.uniform_share or 0)
         with np.errstate(divide="ignore"):
             constants = [share, np.log(1 - share), np.log(share / len(self.counts))]
-        return np.concatenate([self.tree.biases, np.array(constants, dtype=np.float32)])
+        return np.concatenate([self.tree.biases, np.array(constants, np.float32)])
 
 
 def _compile() -> None:

@@ -23,14 +23,14 @@ class AliasTable(NamedTuple):
 
 def alias_table(weights: np.ndarray) -> AliasTable:
     """A table whose draws k have probability weights[k] / sum(weights); weights are finite, not negative, not all zero."""
-    probability = np.asarray(weights, dtype=np.float64)
+    probability = np.asarray(weights, np.float64)
     total = probability.sum()
     if not (np.isfinite(total) and total > 0 and probability.min() >= 0):
         raise ValueError("weights must be finite and not negative, with a positive sum")
     scaled = probability * (probability.size / total)
-    keep = np.ones(probability.size, dtype=np.float32)
+    keep = np.ones(probability.size, np.float32)
     other = np.arange(probability.size, dtype=np.int32)
-    _pair_up(scaled, keep, other, np.empty(keep.size, dtype=np.int32), np.empty(keep.size, dtype=np.int32))
+    _pair_up(scaled, keep, other, np.empty(keep.size, np.int32), np.empty(keep.size, np.int32))
     return AliasTable(keep, other)
 
 
@@ -99,7 +99,7 @@ class AliasSampler(Sampler, abc.ABC):
 
     def prepare(self, counts: np.ndarray, *, paths: Paths | None = None) -> None:
         super().prepare(counts, paths=paths)
-        weights = np.asarray(self.probabilities(counts), dtype=np.float64)
+        weights = np.asarray(self.probabilities(counts), np.float64)
         self._noise = weights / weights.sum()
 
     @property
@@ -117,7 +117,7 @@ class AliasSampler(Sampler, abc.ABC):
     def log_noise(self, n_draws: int) -> np.ndarray:
         counted = self.noise if self.counts_repeats else drawn_at_all(self.noise, n_draws)
         with np.errstate(divide="ignore"):
-            return np.asarray(np.log(counted), dtype=np.float32)
+            return np.asarray(np.log(counted), np.float32)
 
     def data(self, n_draws: int) -> SamplerData:
         table = alias_table(self.noise)

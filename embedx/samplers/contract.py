@@ -79,8 +79,8 @@ def pairs_of(inputs: np.ndarray, labels: np.ndarray, n_labels: int, weights: np.
     """Pairs from the input and the label of each, and how often it occurs; once where that is not given."""
     order = np.argsort(labels, kind="stable")
     offsets = np.concatenate([[0], np.cumsum(np.bincount(labels, minlength=n_labels))]).astype(np.int64)
-    weights = np.ones(len(order), dtype=np.float32) if weights is None else np.asarray(weights, dtype=np.float32)[order]
-    return Pairs(offsets, np.asarray(inputs, dtype=np.int32)[order], weights)
+    weights = np.ones(len(order), np.float32) if weights is None else np.asarray(weights, np.float32)[order]
+    return Pairs(offsets, np.asarray(inputs, np.int32)[order], weights)
 
 
 @by_address
@@ -103,9 +103,7 @@ def new_data(**arrays: np.ndarray) -> SamplerData:
 
 def new_sample_workspace(n_draws: int, max_positives: int) -> SampleWorkspace:
     """Buffers for up to `n_draws` draws for an example of up to `max_positives` positives."""
-    return SampleWorkspace(
-        np.zeros(n_draws, dtype=np.int32), np.zeros(max_positives, dtype=np.int32), np.full(FILTER_SIZE, -1, dtype=np.int64)
-    )
+    return SampleWorkspace(np.zeros(n_draws, np.int32), np.zeros(max_positives, np.int32), np.full(FILTER_SIZE, -1, np.int64))
 
 
 _DATA, _WORKSPACE = numba.typeof(new_data()), numba.typeof(new_sample_workspace(0, 0))
@@ -189,7 +187,7 @@ class Sampler:
 
     def log_noise(self, n_draws: int) -> np.ndarray:
         """float32 (n_classes,): log of how often each class is noise among `n_draws`, up to a constant, for predictions."""
-        return np.zeros(len(self.counts), dtype=np.float32)
+        return np.zeros(len(self.counts), np.float32)
 
     def log_noise_of(self, inputs: Any, n_draws: int) -> np.ndarray:
         """`log_noise` for inputs (n, width): float32 (n_classes,), or (n, n_classes) where it depends on them."""

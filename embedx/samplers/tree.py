@@ -87,11 +87,11 @@ def fit_tree(features: np.ndarray, n_features: int, pairs: Pairs, *, l2: float, 
     n_labels, width = len(pairs.offsets) - 1, n_features + 1
     n_leaves = n_leaves_for(n_labels)
     labels = _Labels(
-        np.arange(n_labels, dtype=np.int32), np.zeros((n_labels, width)), np.zeros(n_labels), np.zeros(n_labels, dtype=np.int8)
+        np.arange(n_labels, dtype=np.int32), np.zeros((n_labels, width)), np.zeros(n_labels), np.zeros(n_labels, np.int8)
     )
     _sum_features(features, pairs, labels.sums)
-    weights, biases = aligned_zeros(n_leaves - 1, n_features), np.zeros(n_leaves - 1, dtype=np.float32)
-    bounds = np.array([0, n_labels], dtype=np.int64)
+    weights, biases = aligned_zeros(n_leaves - 1, n_features), np.zeros(n_leaves - 1, np.float32)
+    bounds = np.array([0, n_labels], np.int64)
     with ThreadPoolExecutor(threads) as pool:
         while len(bounds) - 1 < n_leaves:
             at, n_nodes = bounds, len(bounds) - 1
@@ -104,8 +104,8 @@ def fit_tree(features: np.ndarray, n_features: int, pairs: Pairs, *, l2: float, 
             list(pool.map(work, edges[:-1], edges[1:]))
             middles = bounds[:-1] + np.diff(bounds) // 2
             bounds = np.append(np.column_stack([bounds[:-1], middles]).reshape(-1), n_labels)
-    label_of_leaf = np.full(n_leaves, -1, dtype=np.int32)
-    leaf_of_label = np.zeros(n_labels, dtype=np.int32)
+    label_of_leaf = np.full(n_leaves, -1, np.int32)
+    leaf_of_label = np.zeros(n_labels, np.int32)
     inhabited = np.flatnonzero(np.diff(bounds))
     label_of_leaf[inhabited] = labels.order
     leaf_of_label[labels.order] = inhabited
@@ -309,8 +309,8 @@ def _newton_step(workspace):
 
 def log_probabilities(tree: Tree, features: np.ndarray) -> np.ndarray:
     """log p of every label, float32 (n, n_labels), by one pass down the tree."""
-    out = np.empty((len(features), len(tree.leaf_of_label)), dtype=np.float32)
-    nodes = np.empty(2 * len(tree.label_of_leaf) - 1, dtype=np.float32)
+    out = np.empty((len(features), len(tree.leaf_of_label)), np.float32)
+    nodes = np.empty(2 * len(tree.label_of_leaf) - 1, np.float32)
     for start in range(0, len(features), SCORED):
         rows = slice(start, start + SCORED)
         _down(features[rows] @ tree.weights.T + tree.biases, tree.leaf_of_label, nodes, out[rows])

@@ -107,7 +107,7 @@ def _warm_start(task: Task, objective: str) -> trainer.Outcome:
         raise outcome.diverged
     outputs, dim = warm.tables.outputs.rows, config.settings.dim
     if config.settings.bias != "none":
-        no_scores = np.zeros((1, len(outputs)), dtype=np.float32)
+        no_scores = np.zeros((1, len(outputs)), np.float32)
         outputs[:, dim] += config.objective.log_probability(no_scores, np.log(warm.sampler.noise))[0]
     task.tables = warm.tables
     return outcome

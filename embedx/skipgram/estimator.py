@@ -124,7 +124,7 @@ class SkipGram:
 
     def get_feature_names_out(self, input_features: object = None) -> np.ndarray:
         """Names of the columns of `transform`."""
-        return np.array([f"skipgram{k}" for k in range(self.model.vector_size)], dtype=object)
+        return np.array([f"skipgram{k}" for k in range(self.model.vector_size)], object)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The settings that were given; others have their defaults."""

@@ -35,7 +35,7 @@ SMALLER = "lower --dim, --max-vocab, --threads or --window"  # where memory is s
 GENERATED = 2**36  # the place of the windows of tokens that are generated
 SHUFFLED = 2**34  # the place of the order of chunks among a seed's random numbers
 CHUNK = 10_000  # tokens a worker trains between two looks at the clock: about 5 ms
-NONE_HELD_OUT = np.zeros(-(-CHUNK // PIECE), dtype=np.uint8)  # of a chunk that is generated
+NONE_HELD_OUT = np.zeros(-(-CHUNK // PIECE), np.uint8)  # of a chunk that is generated
 # The loss before training is that of one chunk in so many, of at most so many chunks.
 CHUNKS_PER_SAMPLE, MAX_SAMPLES = 100, 8
 # After each chunk this share of the rows is brought up to date in the index, in turn, but at least so many.
@@ -51,8 +51,8 @@ def empty_tables(objective: Objective, settings: SkipGramSettings, n_words: int,
     columns, rule = settings.dim + (settings.bias != "none"), optimizers.update_rule(settings.optimizer)
     with allocating(f"two tables of {n_words + n_buckets:,} rows × {settings.dim} numbers", SMALLER):
         inputs, outputs = (new_table(n, columns, rule) for n in (n_words + n_buckets, objective.n_rows(n_words)))
-    state = np.zeros((n_words, objective.state_width), dtype=np.float32)
-    return engine.SkipGramTables(inputs, outputs, state, np.zeros(n_words if state.size else 1, dtype=np.int64))
+    state = np.zeros((n_words, objective.state_width), np.float32)
+    return engine.SkipGramTables(inputs, outputs, state, np.zeros(n_words if state.size else 1, np.int64))
 
 
 def form_of(objective: Objective) -> int:

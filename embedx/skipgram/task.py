@@ -104,10 +104,10 @@ class Task:
 
     def stream(self) -> TokenStream:
         """The corpus as training sees it."""
-        keep = np.zeros(len(self.remap), dtype=np.uint32)
+        keep = np.zeros(len(self.remap), np.uint32)
         chance = keep_probability(self.words.trained_counts, self.config.vocabulary.sample).astype(np.float64)
         keep[self.remap >= 0] = np.minimum(chance * 2**32, 2**32 - 1)[self.remap[self.remap >= 0]]
-        held_out = self.heldout.pieces if self.heldout else np.zeros(n_pieces(self.corpus.tokens), dtype=np.uint8)
+        held_out = self.heldout.pieces if self.heldout else np.zeros(n_pieces(self.corpus.tokens), np.uint8)
         return TokenStream(self.corpus.tokens, self.remap, keep, held_out)
 
     def memory_plan(self) -> MemoryPlan:

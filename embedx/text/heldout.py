@@ -57,7 +57,7 @@ def hold_out(tokens: np.ndarray, remap: np.ndarray, share: float, n_words: int |
     """A share of the corpus; `remap` int32 (n_types,) makes words of provisional ids, of which there are `n_words`, if that is
     more than the corpus has. Raises `EmbedxError` if too small.
     """
-    pieces = np.zeros(n_pieces(tokens), dtype=np.uint8)
+    pieces = np.zeros(n_pieces(tokens), np.uint8)
     spans, border = spans_of(len(pieces), share)
     inside = 0 if border else PIECE // 10
     bounds = []
@@ -68,7 +68,7 @@ def hold_out(tokens: np.ndarray, remap: np.ndarray, share: float, n_words: int |
     span = np.repeat(np.arange(len(bounds)), [stop - start for start, stop in bounds])
     sentence = np.cumsum((held == END_OF_SENTENCE) | (np.diff(span, prepend=0) != 0))
     is_word = held != END_OF_SENTENCE
-    counts = np.zeros(int(remap.max(initial=-1)) + 1 if n_words is None else n_words, dtype=np.int64)
+    counts = np.zeros(int(remap.max(initial=-1)) + 1 if n_words is None else n_words, np.int64)
     for place in np.flatnonzero(pieces).tolist():
         piece = tokens[place * PIECE : (place + 1) * PIECE]
         words = remap[piece[piece != END_OF_SENTENCE]]

@@ -24,13 +24,13 @@ def bucket_lists(words: Sequence[bytes], ngrams: NGrams) -> tuple[np.ndarray, np
     beginning, end, not_split = (encoded(each) for each in (BEGINNING, END, NOT_SPLIT))
     pieces = [b"" if word == not_split else beginning + word + end for word in words]
     ends = np.cumsum([len(piece) for piece in pieces], dtype=np.int64)
-    text = np.frombuffer(b"".join([*pieces, b"\0"]), dtype=np.uint8)  # never empty
+    text = np.frombuffer(b"".join([*pieces, b"\0"]), np.uint8)  # never empty
     del pieces
-    offsets = np.zeros(len(words) + 1, dtype=np.int64)
+    offsets = np.zeros(len(words) + 1, np.int64)
     plain = (ngrams.shortest, ngrams.longest, ngrams.n_buckets)
-    list_buckets(text, ends, *plain, offsets, np.zeros(0, dtype=np.int32))
+    list_buckets(text, ends, *plain, offsets, np.zeros(0, np.int32))
     np.cumsum(offsets, out=offsets)
-    rows = np.zeros(int(offsets[-1]), dtype=np.int32)
+    rows = np.zeros(int(offsets[-1]), np.int32)
     list_buckets(text, ends, *plain, offsets.copy(), rows)
     return offsets, rows
 

@@ -41,7 +41,7 @@ class KeptWords(NamedTuple):
 def new_words(window: int, n_tokens: int) -> KeptWords:
     """Memory for the words of chunks of up to `n_tokens` tokens."""
     capacity = n_tokens + 2 * window
-    return KeptWords(*(np.zeros(capacity, dtype=np.int32) for _ in range(3)))
+    return KeptWords(*(np.zeros(capacity, np.int32) for _ in range(3)))
 
 
 def context_words(tokens: np.ndarray, window: int) -> float:

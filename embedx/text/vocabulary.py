@@ -50,13 +50,13 @@ def keep_probability(counts: np.ndarray, sample: float) -> np.ndarray:
     if sample == 0:
         return np.ones(len(counts), np.float32)
     ratio = sample * counts.sum() / counts
-    return np.asarray(np.minimum(1.0, np.sqrt(ratio) + ratio), dtype=np.float32)
+    return np.asarray(np.minimum(1.0, np.sqrt(ratio) + ratio), np.float32)
 
 
 def kept_counts(counts: np.ndarray, sample: float) -> np.ndarray:
     """How often each word is expected to survive subsampling, int64 (n_words,), rounded, at least 1."""
     kept = np.rint(counts * keep_probability(counts, sample).astype(np.float64))
-    return np.asarray(np.maximum(kept, 1), dtype=np.int64)
+    return np.asarray(np.maximum(kept, 1), np.int64)
 
 
 def select(corpus: EncodedCorpus, settings: VocabularySettings) -> tuple[Vocabulary, np.ndarray]:
