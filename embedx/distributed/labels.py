@@ -84,7 +84,7 @@ def _rates_of_outputs(strategy: Classification, of_features: np.ndarray) -> np.n
     if plan.on_path:
         return np.bincount(draws.rows, np.repeat(shown, np.diff(draws.offsets)), strategy.n_rows)
     n_lines = shown.sum() if plan.positives == SINGLE and not plan.one_label else 1.0
-    return np.asarray(shown + n_lines * (1 - (1 - strategy.drawing.noise) ** plan.n_draws))
+    return shown + n_lines * (1 - (1 - strategy.drawing.noise) ** plan.n_draws)
 
 
 class TileServer:

@@ -63,7 +63,7 @@ class Distributed(Strategy):
         if math.isfinite(tally.loss):
             with worker.merging:
                 self._merge(worker, MIN_TIMEOUT)
-        return tally  # type: ignore[no-any-return]
+        return tally
 
     def _merge(self, worker: WorkerHandle, timeout: float | None) -> None:
         remote = self.server.remote_delta(worker)

@@ -109,4 +109,4 @@ class AugmentReduceLogistic(utility.UtilityObjective):
 
 def log_density(x: np.ndarray) -> np.ndarray:
     """The log of the logistic density."""
-    return np.asarray(log_sigmoid(x) + log_sigmoid(-x))
+    return log_sigmoid(x) + log_sigmoid(-x)

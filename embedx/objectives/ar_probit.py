@@ -123,9 +123,9 @@ class AugmentReduceProbit(utility.UtilityObjective):
 
 def log_phi(x: np.ndarray) -> np.ndarray:
     """The log of the normal density."""
-    return np.asarray(-0.5 * x * x - 0.5 * np.log(2 * np.pi))
+    return -0.5 * x * x - 0.5 * np.log(2 * np.pi)
 
 
 def hazards(x: np.ndarray) -> np.ndarray:
     """φ/Φ of an array."""
-    return np.asarray(np.exp(log_phi(x) - special.log_ndtr(x)))
+    return np.exp(log_phi(x) - special.log_ndtr(x))

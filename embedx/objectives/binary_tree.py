@@ -110,7 +110,7 @@ def log_odds(tree: Tree, p: np.ndarray) -> np.ndarray:
     np.add.at(mass, tree.leaf_turn, p)
     for first, end in zip(tree.levels[-2:0:-1], tree.levels[:1:-1], strict=True):  # the deepest level first
         np.add.at(mass, tree.turn[first:end], mass[2 * first : 2 * end : 2] + mass[2 * first + 1 : 2 * end : 2])
-    return np.asarray(np.log(mass[1::2]) - np.log(mass[::2]))
+    return np.log(mass[1::2]) - np.log(mass[::2])
 
 
 def follow(tree: Tree) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

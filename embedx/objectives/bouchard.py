@@ -77,4 +77,4 @@ class Bouchard(Objective):
             alpha = (low + high) / 2
             is_low = np.exp(log_sigmoid(others - alpha)).sum(axis=1, keepdims=True) > np.exp(log_sigmoid(alpha - top))
             low, high = np.where(is_low, alpha, low), np.where(is_low, high, alpha)
-        return np.asarray((low + high) / 2)
+        return (low + high) / 2

@@ -180,7 +180,7 @@ class Objective(abc.ABC):
     @property
     def negatives(self) -> int:
         """How many draws the user wants for each positive; 0 for objectives that draw nothing."""
-        return int(getattr(self.settings, "negatives", 0))
+        return getattr(self.settings, "negatives", 0)
 
     @property
     def uses_log_expected_count(self) -> bool:
@@ -213,7 +213,7 @@ class Objective(abc.ABC):
 
     def initial_bias(self, p: np.ndarray, noise: np.ndarray) -> np.ndarray:
         """float (n_rows,): the scores that predict p, (n_classes,) above 0, for any input; `noise` (n_classes,) is drawn by."""
-        return np.asarray(np.log(p))
+        return np.log(p)
 
     def constants(self, n_draws: int, n_classes: int) -> np.ndarray:
         """float32: constants that `coefficients` needs, given how many noise rows are drawn for an example."""
@@ -234,7 +234,7 @@ class Objective(abc.ABC):
         compete for one place, so that only `log_probability` is known.
         """
         log_p = self.log_label_probability(z)
-        return None if log_p is None else np.asarray(np.exp(log_p))
+        return None if log_p is None else np.exp(log_p)
 
     def log_label_probability(self, z: np.ndarray) -> np.ndarray | None:
         """The log of `label_probability`, below 0, finite at any finite score and growing with it, so that products of
@@ -252,4 +252,4 @@ class Objective(abc.ABC):
 def log_softmax(z: np.ndarray) -> np.ndarray:
     """z minus the log of the sum of its exponentials along the last axis."""
     shifted = z - z.max(axis=-1, keepdims=True)
-    return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True)))
+    return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))

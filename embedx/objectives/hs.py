@@ -66,7 +66,7 @@ class HierarchicalSoftmax(Objective):
 
     @property
     def wants_order(self) -> bool:
-        return bool(self.settings.hierarchy == "clusters")
+        return self.settings.hierarchy == "clusters"
 
     def prepare(self, counts: np.ndarray, order: np.ndarray | None = None) -> None:
         self.tree = huffman(counts) if order is None else halves(order, int(np.count_nonzero(counts)))
@@ -88,4 +88,4 @@ class HierarchicalSoftmax(Objective):
         turns = np.stack([right - z, right], axis=-1).reshape(*z.shape[:-1], -1)
         for first, end in zip(tree.levels[1:-1], tree.levels[2:], strict=True):
             turns[..., 2 * first : 2 * end] += np.repeat(turns[..., tree.turn[first:end]], 2, axis=-1)
-        return np.asarray(turns[..., tree.leaf_turn])
+        return turns[..., tree.leaf_turn]

@@ -85,10 +85,10 @@ class NegativeSampling(Objective):
 
     @property
     def uses_log_expected_count(self) -> bool:
-        return bool(self.settings.score_l2 > 0)
+        return self.settings.score_l2 > 0
 
     def initial_bias(self, p: np.ndarray, noise: np.ndarray) -> np.ndarray:
-        return np.asarray(np.log(p) - np.log(self.negatives * noise))
+        return np.log(p) - np.log(self.negatives * noise)
 
     def log_probability(self, z: np.ndarray, log_noise: np.ndarray) -> np.ndarray:
         return log_softmax(z + log_noise)

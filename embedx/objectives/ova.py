@@ -127,7 +127,7 @@ class OneVsAll(Objective):
 
     @property
     def bound(self) -> bool:
-        return bool(self.settings.loss == "logistic")
+        return self.settings.loss == "logistic"
 
     def loss_unit(self, per: str) -> str:
         return super().loss_unit(per) if self.settings.loss == "logistic" else f"per {per}"
@@ -136,14 +136,14 @@ class OneVsAll(Objective):
         return np.array([LOSSES.index(self.settings.loss)], np.float32)
 
     def initial_bias(self, p: np.ndarray, noise: np.ndarray) -> np.ndarray:
-        return np.asarray(np.log(p / (1 - p)) if self.settings.loss == "logistic" else 2 * p - 1)
+        return np.log(p / (1 - p)) if self.settings.loss == "logistic" else 2 * p - 1
 
     def log_probability(self, z: np.ndarray, log_noise: np.ndarray) -> np.ndarray:
         return log_softmax(self.log_label_probability(z))
 
     def log_label_probability(self, z: np.ndarray) -> np.ndarray:
         if self.settings.loss == "logistic":
-            return np.asarray(log_sigmoid(z))
+            return log_sigmoid(z)
         p = (1 + z) / 2
         below = np.log(SMALLEST) + (p - SMALLEST) / SMALLEST
         above = np.log1p(-(SMALLEST**2) / (np.maximum(p, 1 - SMALLEST) - 1 + 2 * SMALLEST))

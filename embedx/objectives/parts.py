@@ -74,7 +74,7 @@ def rate(n_updates):
 
 def log_sigmoid(z: np.ndarray) -> np.ndarray:
     """log σ(z) of an array, without overflow on either side."""
-    return np.asarray(np.minimum(z, 0) - np.log1p(np.exp(-np.abs(z))))
+    return np.minimum(z, 0) - np.log1p(np.exp(-np.abs(z)))
 
 
 @kernel_part
@@ -157,7 +157,7 @@ class LocalObjective(Objective):
 
     @property
     def is_relative(self) -> bool:
-        return bool(self.settings.is_relative)
+        return self.settings.is_relative
 
     @property
     def merges_pairs(self) -> bool:

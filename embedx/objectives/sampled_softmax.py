@@ -110,11 +110,11 @@ class SampledSoftmax(Objective):
 
     @property
     def keeps_accidental_hits(self) -> bool:
-        return bool(self.settings.keep_hits and not self.settings.complementary)
+        return self.settings.keep_hits and not self.settings.complementary
 
     @property
     def merges_pairs(self) -> bool:
-        return bool(self.settings.complementary)
+        return self.settings.complementary
 
     def constants(self, n_draws: int, n_classes: int) -> np.ndarray:
         kept = WITH_HITS if self.keeps_accidental_hits and n_draws < n_classes else WITHOUT_HITS  # of all rows, none is drawn

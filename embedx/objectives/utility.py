@@ -150,13 +150,13 @@ def _by_grid(scores: np.ndarray, nodes: np.ndarray, log_f: Function, log_cdf: Fu
     blocks = np.array_split(np.arange(len(crowd)), -(-own.size // MAX_VALUES))
     on_grid = np.concatenate([_log_integral(own[:, block] + everyone, step) for block in blocks])
     fine = (np.lib.stride_tricks.sliding_window_view(on_grid, POINTS) @ weights.T).ravel()
-    return np.asarray(fine[cell] + beyond * (fine[cell + 1] - fine[cell]))
+    return fine[cell] + beyond * (fine[cell + 1] - fine[cell])
 
 
 def _log_integral(terms: np.ndarray, step: float) -> np.ndarray:
     """The log of the integral of e^terms along the first axis, whose nodes are `step` apart."""
     largest = terms.max(axis=0)
-    return np.asarray(largest + np.log(np.exp(terms - largest).sum(axis=0) * step))
+    return largest + np.log(np.exp(terms - largest).sum(axis=0) * step)
 
 
 def lagrange_weights() -> np.ndarray:
@@ -182,7 +182,7 @@ def optimal_law(
     def joint_slope(t: np.ndarray, i: int) -> np.ndarray:
         gaps = t[:, None] - z[i]
         pulls = slope_cdf(gaps)
-        return np.asarray(pulls.sum(axis=1) - pulls[:, positive[i]] + slope(t - own[i]))
+        return pulls.sum(axis=1) - pulls[:, positive[i]] + slope(t - own[i])
 
     for i in range(len(z)):
         for _ in range(100):

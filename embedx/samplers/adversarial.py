@@ -165,7 +165,7 @@ class Adversarial(Sampler):
     def noise(self) -> np.ndarray:
         """The classes' frequencies, which the tree's probabilities come to on average over the inputs."""
         counts = np.maximum(np.asarray(self.counts, np.float64), 0.5)
-        return np.asarray(counts / counts.sum())
+        return counts / counts.sum()
 
     def log_noise(self, n_draws: int) -> np.ndarray:
         return np.asarray(np.log(n_draws * self.noise), np.float32)

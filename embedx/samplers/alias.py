@@ -108,7 +108,7 @@ class AliasSampler(Sampler, abc.ABC):
 
     @property
     def noise(self) -> np.ndarray:
-        return np.asarray(self._noise)
+        return self._noise
 
     def expected_counts(self, n_draws: int) -> np.ndarray:
         """float64 (n_classes,): how often each class is to be expected to count among `n_draws` draws."""
@@ -127,4 +127,4 @@ class AliasSampler(Sampler, abc.ABC):
 
 def drawn_at_all(noise: np.ndarray, n_draws: int) -> np.ndarray:
     """float64 (n_classes,): the probability of each class to be among n_draws draws, at least once."""
-    return np.asarray(-np.expm1(n_draws * np.log1p(-np.minimum(noise, 1 - 1e-12))))
+    return -np.expm1(n_draws * np.log1p(-np.minimum(noise, 1 - 1e-12)))

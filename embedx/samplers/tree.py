@@ -335,7 +335,7 @@ def _down(scores, leaf_of_label, nodes, out):
 def log_likelihood(tree: Tree, features: np.ndarray, pairs: Pairs) -> float:
     """Mean log p of the pairs."""
     total = _log_likelihood(tree, features, pairs)
-    return float(total / max(pairs.weights.sum(dtype=np.float64), 1e-30))
+    return total / max(pairs.weights.sum(dtype=np.float64), 1e-30)
 
 
 @kernel

@@ -26,4 +26,4 @@ class Unigram(AliasSampler):
     Settings = UnigramSettings
 
     def probabilities(self, counts: np.ndarray) -> np.ndarray:
-        return np.asarray(np.maximum(counts, 1).astype(np.float64) ** self.settings.sampler_exponent)
+        return np.maximum(counts, 1).astype(np.float64) ** self.settings.sampler_exponent

@@ -48,7 +48,7 @@ class Pairs(NamedTuple):
         tokens = np.array(ids, np.int32)
         tokens.setflags(write=False)  # as those of a corpus: one type, one compilation
         code, last = pair_at(tokens, 0, self)
-        return int(code) if last == len(ids) - 1 else -1
+        return code if last == len(ids) - 1 else -1
 
     def between(self, code: int, connectors: Sequence[str]) -> tuple[str, ...]:
         """The connector words of a pair; `connectors` by digit, from 1."""
@@ -107,8 +107,8 @@ def scores_of(
     """The scores of pairs, float64, from the counts of their words and their own, int64; see above for the formulas."""
     if settings.phrase_scoring == "npmi":
         p_a, p_b, p_ab = a / n_tokens, b / n_tokens, ab / n_tokens
-        return np.asarray(np.log(p_ab / (p_a * p_b)) / -np.log(p_ab))
-    return np.asarray((ab - settings.phrase_min_count) / (a * b).astype(np.float64) * n_strings)
+        return np.log(p_ab / (p_a * p_b)) / -np.log(p_ab)
+    return (ab - settings.phrase_min_count) / (a * b).astype(np.float64) * n_strings
 
 
 @kernel_part

@@ -77,13 +77,13 @@ class CountedReader(io.RawIOBase):
         return True
 
     def seekable(self) -> bool:
-        return bool(self.file.seekable())
+        return self.file.seekable()
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        return int(self.file.seek(offset, whence))
+        return self.file.seek(offset, whence)
 
     def tell(self) -> int:
-        return int(self.file.tell())
+        return self.file.tell()
 
     def readinto(self, buffer: Any) -> int:
         try:
@@ -96,7 +96,7 @@ class CountedReader(io.RawIOBase):
         self.count += n
         if not n and self.expected is not None and self.count < self.expected:
             raise OSError(f"the connection ended after {self.count} of {self.expected} bytes")
-        return int(n)
+        return n
 
     def close(self) -> None:
         if not self.closed:

@@ -52,7 +52,7 @@ class Schedule:
         elif self.shape == "inverse":
             rate /= 1 + steps / self.n_chunks
         times = updates // self.decay_every if self.decay_every else steps // self.n_chunks
-        return float(rate * self.decay**times)
+        return rate * self.decay**times
 
 
 def orders(n: int, *place: int) -> Callable[[int], np.ndarray]:

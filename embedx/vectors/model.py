@@ -125,7 +125,7 @@ class WordVectors:
         if not isinstance(word, str):
             return np.array([self[each] for each in word], np.float32).reshape(-1, self.vector_size)
         if word in self.key_to_index:
-            return np.asarray(self.vectors[self.key_to_index[word]])
+            return self.vectors[self.key_to_index[word]]
         vector = self.subwords.vector(word) if self.subwords is not None else None
         if vector is None:
             raise self._unknown(word)
@@ -138,7 +138,7 @@ class WordVectors:
     @property
     def vector_size(self) -> int:
         """The dimension, as gensim calls it."""
-        return int(self.vectors.shape[1])
+        return self.vectors.shape[1]
 
     @property
     def index_to_key(self) -> list[str]:

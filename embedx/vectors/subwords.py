@@ -23,4 +23,4 @@ class Subwords(NamedTuple):
         place = first[first < end]
         if len(place) == 0:
             return None
-        return np.asarray(self.rows[place].sum(axis=0, dtype=np.float32) / np.float32(len(wanted)))
+        return self.rows[place].sum(axis=0, dtype=np.float32) / np.float32(len(wanted))

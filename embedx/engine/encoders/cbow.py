@@ -26,7 +26,7 @@ def vectors_of(vectors: np.ndarray, inputs: np.ndarray) -> np.ndarray:
     """The means, float32 (n, dim), of the vectors of the contexts in each row of `inputs`; -1 stands for none."""
     is_word = inputs >= 0
     share = is_word / is_word.sum(axis=1, keepdims=True, dtype=np.float32)
-    return np.asarray(np.einsum("nc,ncd->nd", share, vectors[inputs]))
+    return np.einsum("nc,ncd->nd", share, vectors[inputs])
 
 
 @kernel_part

@@ -16,7 +16,7 @@ ABOUT = "from each context word"
 
 def vectors_of(vectors: np.ndarray, inputs: np.ndarray) -> np.ndarray:
     """The vectors of the inputs, float32 (n, dim)."""
-    return np.asarray(vectors[inputs])
+    return vectors[inputs]
 
 
 @kernel_part

@@ -155,7 +155,7 @@ def _add_ngrams(
         if k % 10_000 == 0:
             progress.update(k)
     progress.finish()
-    return np.asarray(buckets)
+    return buckets
 
 
 # ---- writing
