@@ -58,12 +58,11 @@ from embedx.search.top_k import search_top_k, top_k_spec
 from embedx.storage import folder
 from embedx.storage.disk import amount
 from embedx.storage.schema import Array, FolderSchema, Names
-from embedx.training.progress import Progress, Silent
+from embedx.training.progress import SILENT, Progress
 from embedx.training.trainer import usable_cores
 
 Best = tuple[np.ndarray, np.ndarray]  # of each row the best labels, int32 (n, k), and their probabilities or scores
 TASK = "classification"
-SILENT = Silent()
 BLOCK_FLOATS = 1 << 23  # scores computed at a time
 SEARCHED_ROWS = 1 << 14  # rows of features that are made dense at a time
 RECALLED = 200

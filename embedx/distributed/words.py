@@ -26,7 +26,7 @@ from embedx.skipgram.strategies import CHUNK, Streamed, empty_tables
 from embedx.skipgram.task import Task
 from embedx.text.encode import Corpora
 from embedx.text.subsampling import TokenStream
-from embedx.training.progress import Progress, Silent
+from embedx.training.progress import SILENT, Progress
 
 MERGES = 50  # of each worker over a run, where they are cheap enough
 # The more workers, the less each knows of the others: so many merges times the root of their number, as far as the head keeps
@@ -107,15 +107,14 @@ def plan_of(task: Task, strategy: Streamed) -> WordsPlan:
 
 
 def train(
-    corpora: Corpora, config: Configuration, cluster: ClusterSettings, *, progress: Progress | None = None, **options: Any
+    corpora: Corpora, config: Configuration, cluster: ClusterSettings, *, progress: Progress = SILENT, **options: Any
 ) -> skipgram.TrainedVectors:
     """As `embedx.skipgram.task.train`, by workers."""
-    progress, settings = progress or Silent(), config.settings
-    if settings.deterministic:
+    if config.settings.deterministic:
         raise EmbedxError(
             "--deterministic does not apply with --cluster: workers merge in no fixed order; leave out one of them"
         )
-    with connected(cluster, settings.threads, progress) as size:
+    with connected(cluster, config.settings.threads, progress) as size:
 
         def distributed(task: Task) -> Distributed:
             strategy, settings = task.strategy(), task.config.settings

@@ -11,7 +11,7 @@ from typing import Any
 from embedx.distributed.replica import ParameterReplica
 from embedx.distributed.server import ParameterServer
 from embedx.storage.folder import installed_version
-from embedx.training.progress import Silent
+from embedx.training.progress import SILENT
 from embedx.training.strategy import Strategy, Tally
 
 
@@ -46,7 +46,7 @@ class Worker:
     def start(self) -> tuple[str, int, str]:
         """Build and compile; host, process and version of embedx. Raises whatever the plan does."""
         self.strategy: Strategy = self.plan.build(self.threads)
-        self.strategy.compile(Silent())
+        self.strategy.compile(SILENT)
         self.replica = self.plan.replica(self.strategy)
         self.pool = ThreadPoolExecutor(len(self.strategy.workers))
         self.free: queue.SimpleQueue[Any] = queue.SimpleQueue()  # workspaces that no thread uses

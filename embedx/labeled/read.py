@@ -35,12 +35,11 @@ from embedx.labeled.words import TextFeatureSettings, is_fasttext, read_lines
 from embedx.settings import option_name
 from embedx.text.sources import STANDARD_INPUT
 from embedx.text.tables import PARQUET_START
-from embedx.training.progress import Progress, Silent
+from embedx.training.progress import SILENT, Progress
 
 SPLIT = re.compile(r"(?P<data>.+)@(?P<split>[^@]+?)(:(?P<column>\d{1,9}))?")
 URL_HOST = re.compile(r"\w+://[^/]*")
 IDX_NAME = re.compile(r"idx\d-")
-SILENT = Silent()
 TEXT, TABLE = TextFeatureSettings(), TableSettings()
 
 

@@ -41,7 +41,7 @@ from numba import types
 from embedx.kernels.by_address import by_address
 from embedx.kernels.compiled import kernel
 from embedx.settings import Settings
-from embedx.training.progress import Progress
+from embedx.training.progress import SILENT, Progress
 
 Candidates = Literal["drawn", "all", "path", "retrieved"]
 FILTER_SIZE = 512
@@ -159,7 +159,7 @@ class Sampler:
         """
         self.counts, self.paths = counts, paths
 
-    def fit(self, inputs: Any, pairs: Pairs, *, seed: int = 0, threads: int = 1, progress: Progress | None = None) -> None:
+    def fit(self, inputs: Any, pairs: Pairs, *, seed: int = 0, threads: int = 1, progress: Progress = SILENT) -> None:
         """Fit a conditional sampler to inputs, float32 (n, width), dense or csr_matrix, and the classes that they occur with.
 
         Called after `prepare`. The inputs are then the keys of draws. Sets `fit_seconds`, and `settings` chosen by the data.

@@ -28,7 +28,7 @@ from embedx.training import trainer
 from embedx.training.checkpoint import Checkpoints
 from embedx.training.interrupts import to_the_end
 from embedx.training.memory import MemoryPlan, available_memory, n_bytes
-from embedx.training.progress import Progress, Silent
+from embedx.training.progress import SILENT, Progress
 from embedx.training.strategy import Tally
 from embedx.vectors import model
 
@@ -39,7 +39,7 @@ COPIES = 3  # of the tables, in memory beside them: gradient and step, copies, t
 
 
 def train(
-    corpora: Corpora, config: Configuration, *, progress: Progress | None = None, cache_dir: Path | None = None,
+    corpora: Corpora, config: Configuration, *, progress: Progress = SILENT, cache_dir: Path | None = None,
     watch: Callable[[model.WordVectors, Iteration], None] | None = None, snapshot: Mapping[str, Any] | None = None,
     checkpoints: Checkpoints | None = None,
 ) -> TrainedVectors:  # fmt: skip
@@ -49,7 +49,7 @@ def train(
     Raises `EmbedxError` for what the user can mend. Ctrl-C and the end of the time budget end the training with the vectors
     that were last found to be better than those before.
     """
-    progress, own = progress or Silent(), config.collapsed or CollapsedSettings()
+    own = config.collapsed or CollapsedSettings()
     with encoded_corpus(corpora, config, progress, cache_dir) as corpus:
         task = prepared(corpus, config, progress)
         settings, memory = task.config.settings, _check_memory(task)
@@ -100,7 +100,7 @@ def _warm_start(task: Task, objective: str) -> trainer.Outcome:
     """
     options = {name: getattr(task.config.settings, name) for name in SHARED}
     config = dataclasses.replace(configure(objective, {**options, "epochs": 1}), vocabulary=task.config.vocabulary)
-    warm = dataclasses.replace(prepared(task.corpus, config, Silent()), progress=task.progress)
+    warm = dataclasses.replace(prepared(task.corpus, config, SILENT), progress=task.progress)
     warm.initialise()
     outcome = warm.run(warm.strategy())
     if outcome.diverged is not None:

@@ -16,7 +16,7 @@ from embedx.text.inspection import GIANT, Inspector
 from embedx.text.sources import Source, resolve
 from embedx.text.vocabulary import kept_counts
 from embedx.training.checkpoint import KEPT
-from embedx.training.progress import Progress, Silent
+from embedx.training.progress import SILENT, Progress
 
 MIN_COUNTS = (1, 2, 5, 10, 20, 50, 100)
 MIN_SHARE = 0.0005  # of the letters; the table leaves out scripts below it
@@ -61,7 +61,7 @@ def check(
         with cache.encode(resolve(corpora), config.text, progress, cache_dir, watch=watch) as corpus:
             vocabulary = config.vocabulary
             own = coverage(corpus.counts, sorted({*MIN_COUNTS, vocabulary.min_count}), vocabulary)
-            task = prepared(corpus, config, Silent())
+            task = prepared(corpus, config, SILENT)
             plan, (model, state) = task.memory_plan(), task.on_disk()
             training = {
                 "words": len(task.words), "tokens": task.words.n_tokens, "kept": int(task.kept.sum()),

@@ -29,7 +29,7 @@ from embedx.training.checkpoint import Checkpoints, checksum
 from embedx.training.guard import SLACK
 from embedx.training.interrupts import to_the_end
 from embedx.training.memory import MemoryPlan, allocating, available_memory, n_bytes, plan_memory
-from embedx.training.progress import Progress, Silent
+from embedx.training.progress import SILENT, Progress
 from embedx.training.schedule import Schedule
 from embedx.training.state import TrainState
 from embedx.training.strategy import Strategy, Tally
@@ -242,7 +242,7 @@ class Task:
 
 
 def train(
-    corpora: Corpora, config: Configuration, *, progress: Progress | None = None, cache_dir: Path | None = None,
+    corpora: Corpora, config: Configuration, *, progress: Progress = SILENT, cache_dir: Path | None = None,
     snapshot: Mapping[str, Any] | None = None, checkpoints: Checkpoints | None = None, callbacks: Iterable[Callback] = (),
     wrap: Callable[[Task], Strategy] | None = None,
 ) -> TrainedVectors:  # fmt: skip
@@ -256,7 +256,6 @@ def train(
     learned. Where something was, that is returned, with the reason in the outcome; Ctrl-C likewise ends the training early
     with what was learned so far, and is raised if that is nothing.
     """
-    progress = progress or Silent()
     with encoded_corpus(corpora, config, progress, cache_dir) as corpus:
         if wrap is not None:
             config = replace(config, settings=replace(config.settings, threads=1))

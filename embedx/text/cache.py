@@ -27,13 +27,13 @@ import numpy as np
 from embedx.errors import EmbedxError
 from embedx.kernels.cache_home import cache_home
 from embedx.settings import TextSettings
-from embedx.text.corpus_writer import SILENT, CorpusWriter, explained, is_kept, remove_kept, sweep
+from embedx.text.corpus_writer import CorpusWriter, explained, is_kept, remove_kept, sweep
 from embedx.text.encoded_corpus import EncodedCorpus, bytes_in, load, read_about
 from embedx.text.reading import Watch, check_found, read, skipped_kinds
 from embedx.text.sources import Source, current_fingerprint
 from embedx.text.tokenizer import END_OF_SENTENCE, MAX_WORD_BYTES
 from embedx.text.word_list import WordList
-from embedx.training.progress import Progress
+from embedx.training.progress import SILENT, Progress
 from embedx.training.trainer import usable_cores
 
 FORMAT = 4  # part of every key: raise it when the files or the tokeniser's results change

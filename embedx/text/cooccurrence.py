@@ -20,10 +20,10 @@ import numpy as np
 from embedx.errors import EmbedxError
 from embedx.kernels.compiled import kernel
 from embedx.text import cache
-from embedx.text.corpus_writer import SILENT, explained, workspace
+from embedx.text.corpus_writer import explained, workspace
 from embedx.text.counting import BYTES_PER_KEY, Counter
 from embedx.text.subsampling import NO_PAIR_KEPT, TokenStream, keep_words, new_words
-from embedx.training.progress import Progress
+from embedx.training.progress import SILENT, Progress
 
 CHUNK = 100_000  # tokens between two looks at the buffer
 

@@ -22,7 +22,7 @@ from embedx.storage.disk import amount
 from embedx.storage.locks import is_locked, lock, unlock
 from embedx.text.recipes import Recipe, data_folder, find_recipe, near_recipe
 from embedx.text.streams import BLOCK_BYTES, CountedReader, reason
-from embedx.training.progress import Progress, Silent
+from embedx.training.progress import SILENT, Progress
 
 PAUSES = (1.0, 2.0, 5.0, *[10.0] * 8)  # seconds after each failed attempt, before the next one
 TIMEOUT = 60.0  # seconds without a byte
@@ -30,12 +30,11 @@ AGENT = "embedx (https://pypi.org/project/embedx)"  # Wikimedia requires a name;
 NEVER = "Thu, 01 Jan 1970 00:00:00 GMT"  # of a file whose date the server does not say; it is never resumed
 
 
-def fetch(named: Recipe | str, to: Path | None = None, progress: Progress | None = None) -> Path:
+def fetch(named: Recipe | str, to: Path | None = None, progress: Progress = SILENT) -> Path:
     """The file of a recipe, given itself or by name, downloaded into the folder `to` (the data folder) unless it is there.
 
     Raises `EmbedxError` where it cannot be downloaded. An interrupted download leaves its part, which the next call resumes.
     """
-    progress = progress or Silent()
     recipe = find_recipe(named) if isinstance(named, str) else named
     if recipe is None:
         raise EmbedxError(f"{named}: no recipe of that name; {near_recipe(str(named))}")

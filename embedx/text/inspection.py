@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from embedx.text.counting import Counter
-from embedx.training.progress import Silent
+from embedx.training.progress import SILENT
 
 GIANT = 1 << 20  # bytes of a line; books have some 500 kB in all
 PLACES = 3  # of each kind that are reported
@@ -95,7 +95,7 @@ class Inspector:
     def findings(self) -> dict[str, Any]:
         """What was found in the sources that were finished, as plain types by name."""
         n_lines = n_distinct = 0
-        for keys, times in self.line_keys.counted(Silent(), "", ""):
+        for keys, times in self.line_keys.counted(SILENT, "", ""):
             n_lines, n_distinct = n_lines + int(times.sum()), n_distinct + len(keys)
         letters: Tally[str] = Tally()
         for code in np.flatnonzero(self.characters).tolist():

@@ -57,6 +57,9 @@ class Silent(Progress):
     """Reports nothing."""
 
 
+SILENT = Silent()
+
+
 class Reporter(Progress):
     """Reports on `stream`: a bar on a terminal or in a notebook, a line now and then elsewhere; and as JSON lines to a file.
 
@@ -205,7 +208,7 @@ class Logged(Reporter):
 
 def reporter(verbose: bool) -> Progress:
     """Progress for callers from Python: on standard error if `verbose`, else as log messages, if the logger takes INFO."""
-    return Reporter(sys.stderr) if verbose else Logged() if LOGGER.isEnabledFor(logging.INFO) else Silent()
+    return Reporter(sys.stderr) if verbose else Logged() if LOGGER.isEnabledFor(logging.INFO) else SILENT
 
 
 def _loss(facts: dict[str, Any]) -> list[str]:

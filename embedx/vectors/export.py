@@ -14,7 +14,7 @@ from typing import Any
 from embedx.errors import EmbedxError
 from embedx.settings import Settings, param
 from embedx.storage.atomic import beside
-from embedx.training.progress import Progress, Silent
+from embedx.training.progress import SILENT, Progress
 from embedx.vectors import formats
 from embedx.vectors.formats.contract import COMPRESSED, DTYPES, WHITE_SPACE, Format, Table, write_pieces
 from embedx.vectors.model import VECTORS, WordVectors
@@ -40,7 +40,7 @@ class ExportSettings(Settings):
 
 
 def export(
-    model: WordVectors, format: str | None, out: Path, overwrite: bool = False, progress: Progress | None = None, **options: Any
+    model: WordVectors, format: str | None, out: Path, overwrite: bool = False, progress: Progress = SILENT, **options: Any
 ) -> Path:
     """Write the word vectors of `model` as the file or folder `out`, compressed if its suffix says so, and return its path.
 
@@ -50,7 +50,7 @@ def export(
     settings = ExportSettings(format=format, **options)
     chosen = formats.FORMATS[settings.format or formats.of_name(out)]
     _check_place(out, chosen, overwrite)
-    table = _table(model, chosen, settings, progress or Silent())
+    table = _table(model, chosen, settings, progress)
     return _put(out, lambda path: chosen.write(path, table))
 
 
@@ -62,7 +62,7 @@ def export_vocabulary(model: WordVectors, out: Path, overwrite: bool = False) ->
     if model.counts is None:
         raise EmbedxError(f"{out}: the model has no counts of its words")
     check_free(out, overwrite)
-    rows = zip(_writable(model.words, Silent()), model.counts.tolist(), strict=True)
+    rows = zip(_writable(model.words, SILENT), model.counts.tolist(), strict=True)
     return _put(out, lambda path: write_pieces(path, (f"{word} {count}\n".encode() for word, count in rows)))
 
 

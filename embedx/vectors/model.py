@@ -31,7 +31,7 @@ from embedx.storage.folder import DESCRIPTION, Folder, blamed_on, damaged, prese
 from embedx.storage.schema import Array, FolderSchema, Names, row_blocks
 from embedx.text.ngrams import ngrams
 from embedx.text.phrase_list import Collocation, Phrases
-from embedx.training.progress import Progress, Silent
+from embedx.training.progress import SILENT, Progress
 from embedx.vectors import formats
 from embedx.vectors.subwords import Subwords
 
@@ -313,7 +313,7 @@ def as_list(items: str | np.ndarray | Sequence[str | np.ndarray]) -> list[str | 
 # ---- reading
 
 
-def load(path: str | Path, progress: Progress | None = None, trust_pickle: bool = False) -> WordVectors:
+def load(path: str | Path, progress: Progress = SILENT, trust_pickle: bool = False) -> WordVectors:
     """The word vectors in a model folder (memory-mapped), or in whatever `embedx.vectors.formats` reads.
 
     With `trust_pickle` also those of gensim's own files, which are pickles: opening one runs whatever code is in it.
@@ -322,7 +322,7 @@ def load(path: str | Path, progress: Progress | None = None, trust_pickle: bool 
     folder = present(Path(path))
     if os.path.isdir(folder):
         return load_folder(Path(path))
-    found = formats.read(path, progress or Silent(), trust_pickle)
+    found = formats.read(path, progress, trust_pickle)
     arrays = {"input": found.vectors} | ({} if found.own is None else {"word_part": found.own})
     return WordVectors(found.words, arrays, counts=found.counts, facts={"source": str(path)}, subwords=found.subwords)
 

@@ -11,7 +11,7 @@ from embedx import registry
 from embedx.errors import EmbedxError
 from embedx.text.sources import COMPRESSED, Source, is_url
 from embedx.text.streams import UnpackedReader
-from embedx.training.progress import Progress, Silent
+from embedx.training.progress import SILENT, Progress
 from embedx.vectors.formats import contract
 from embedx.vectors.formats.contract import Format, Found, Opened
 
@@ -58,12 +58,12 @@ def meanings() -> str:
 # ---- reading
 
 
-def read(path: str | Path, progress: Progress | None = None, trust_pickle: bool = False) -> Found:
+def read(path: str | Path, progress: Progress = SILENT, trust_pickle: bool = False) -> Found:
     """The words and vectors of a file of any format, plain, compressed or remote.
 
     With `trust_pickle` also those of gensim's own files, which may run any code. Raises EmbedxError with file, line and remedy.
     """
-    name, progress = str(path), progress or Silent()
+    name = str(path)
     if not (is_url(name) or os.path.exists(name)):
         raise EmbedxError(f"{name}: no such file or model folder")
     with UnpackedReader(Source(name, "vectors", None)) as file:  # once, for it may be a pipe
