@@ -19,7 +19,7 @@ All is done with logarithms. The paper's local step may leave η far below what 
 import numpy as np
 
 from embedx.kernels.compiled import kernel
-from embedx.objectives.parts import AugmentSettings, LocalObjective, double_sum, double_sum_of_gaps, log_sums, positive
+from embedx.objectives.parts import AugmentSettings, LocalObjective, double_sum, log_sums, positive
 from embedx.settings import param
 
 
@@ -44,10 +44,7 @@ def coefficients(batch, state, constants, n_examples, n, lr):
             u = above + np.log((1 - rate) * np.exp(before - above) + rate * np.exp(u - above))
         u = max(u, largest - origin - threshold)
         state[key[e], 0] = u
-        if relative > 0:
-            total += double_sum_of_gaps(batch, e, n, y, u)
-        else:
-            total += double_sum(batch, e, n, u)
+        total += double_sum(batch, e, n, y, u, relative > 0)
     return total
 
 

@@ -13,10 +13,9 @@ a tree of clusters of them, as in Parabel (Prabhu et al. 2018), whose decisions 
 import numpy as np
 
 from embedx.kernels.compiled import kernel
-from embedx.kernels.maths import sigmoid, softplus
 from embedx.objectives.binary_tree import Tree, follow, halves, huffman, log_odds
 from embedx.objectives.contract import ByInput, Objective
-from embedx.objectives.parts import log_sigmoid
+from embedx.objectives.parts import binary, log_sigmoid
 from embedx.samplers.contract import Paths
 from embedx.settings import Settings, param
 
@@ -34,14 +33,12 @@ class HierarchySettings(Settings, fine=True):
 @kernel
 def coefficients(batch, state, constants, n_examples, n, lr):
     """Summed loss of the examples; overwrites their scores z[:n_examples, :n] by ∂loss/∂z."""
-    z, label, sample_count = batch.z, batch.label, batch.sample_count
+    z, sample_count = batch.z, batch.sample_count
     total = np.float64(0)
     for e in range(n_examples):
         loss = np.float32(0)
         for k in range(n):
-            score = z[e, k]
-            loss += label[e, k] * softplus(-score) + sample_count[e, k] * softplus(score)
-            z[e, k] = (label[e, k] + sample_count[e, k]) * sigmoid(score) - label[e, k]
+            loss += binary(batch, e, k, z[e, k], sample_count[e, k])
         total += loss
     return total
 

@@ -13,23 +13,21 @@ log(m q_k).
 import numpy as np
 
 from embedx.kernels.compiled import kernel
-from embedx.kernels.maths import sigmoid, softplus
 from embedx.objectives.contract import Objective, SampledSettings
+from embedx.objectives.parts import binary
 
 
 @kernel
 def coefficients(batch, state, constants, n_examples, n, lr):
     """Summed loss of the examples; overwrites their scores z[:n_examples, :n] by ∂loss/∂z."""
-    z, label, sample_count, log_expected_count = batch.z, batch.label, batch.sample_count, batch.log_expected_count
+    z, sample_count, log_expected_count = batch.z, batch.sample_count, batch.log_expected_count
     weight, log_weight = constants[0], constants[1]
     total = np.float64(0)
     for e in range(n_examples):
         loss = np.float32(0)
         for k in range(n):
             x = z[e, k] - (log_expected_count[e, k] + log_weight)
-            noise_weight = weight * sample_count[e, k]
-            loss += label[e, k] * softplus(-x) + noise_weight * softplus(x)
-            z[e, k] = (label[e, k] + noise_weight) * sigmoid(x) - label[e, k]
+            loss += binary(batch, e, k, x, weight * sample_count[e, k])
         total += loss
     return total
 

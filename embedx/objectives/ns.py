@@ -18,13 +18,14 @@ import numpy as np
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.maths import sigmoid, softplus
 from embedx.objectives.contract import Objective, SampledSettings, log_softmax
+from embedx.objectives.parts import binary
 from embedx.settings import param
 
 
 @kernel
 def coefficients(batch, state, constants, n_examples, n, lr):
     """Summed loss of the examples; overwrites their scores z[:n_examples, :n] by ∂loss/∂z."""
-    z, label, sample_count = batch.z, batch.label, batch.sample_count
+    z, sample_count = batch.z, batch.sample_count
     weight, l2 = constants[0], constants[1]
     total = np.float64(0)
     for e in range(n_examples):
@@ -33,10 +34,7 @@ def coefficients(batch, state, constants, n_examples, n, lr):
             continue
         loss = np.float32(0)
         for k in range(n):
-            score = z[e, k]
-            noise_weight = weight * sample_count[e, k]
-            loss += label[e, k] * softplus(-score) + noise_weight * softplus(score)
-            z[e, k] = (label[e, k] + noise_weight) * sigmoid(score) - label[e, k]
+            loss += binary(batch, e, k, z[e, k], weight * sample_count[e, k])
         total += loss
     return total
 

@@ -19,9 +19,8 @@ from typing import Any
 import numpy as np
 
 from embedx.kernels.compiled import kernel
-from embedx.kernels.maths import sigmoid, softplus
 from embedx.objectives.contract import Objective, SampledSettings, log_softmax
-from embedx.objectives.parts import importance, log_sigmoid
+from embedx.objectives.parts import binary, importance, log_sigmoid
 from embedx.settings import param
 
 LOSSES = ("logistic", "squared-hinge")
@@ -44,13 +43,10 @@ def coefficients(batch, state, constants, n_examples, n, lr):
 @kernel
 def _logistic(batch, e, n):
     """Loss of example e; overwrites its scores by ∂loss/∂z."""
-    z, label = batch.z, batch.label
+    z = batch.z
     loss = np.float32(0)
     for k in range(n):
-        score = z[e, k]
-        weight = importance(batch, e, k)
-        loss += label[e, k] * softplus(-score) + weight * softplus(score)
-        z[e, k] = (label[e, k] + weight) * sigmoid(score) - label[e, k]
+        loss += binary(batch, e, k, z[e, k], importance(batch, e, k))
     return loss
 
 

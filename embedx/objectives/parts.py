@@ -6,7 +6,7 @@ import numpy as np
 from numba.extending import register_jitable
 
 from embedx.kernels.compiled import kernel_part
-from embedx.kernels.maths import exp, larger
+from embedx.kernels.maths import exp, larger, sigmoid, softplus
 from embedx.objectives.contract import Objective, SampledSettings
 from embedx.settings import param
 
@@ -78,6 +78,14 @@ def log_sigmoid(z: np.ndarray) -> np.ndarray:
 
 
 @kernel_part
+def binary(batch, e, k, x, weight):
+    """Loss of candidate k by itself: label_k softplus(-x) + weight softplus(x); overwrites its score by the derivative by x."""
+    label = batch.label[e, k]
+    batch.z[e, k] = (label + weight) * sigmoid(x) - label
+    return label * softplus(-x) + weight * softplus(x)
+
+
+@kernel_part
 def largest_score(batch, e, n):
     """The largest score of a positive or a draw."""
     z, label, sample_count = batch.z, batch.label, batch.sample_count
@@ -112,8 +120,16 @@ def log_sum_seen(batch, e, n, largest):
 
 
 @kernel_part
-def double_sum(batch, e, n, u):
-    """Σ_y (u - z_y - 1 + e^{-u} Σ_k weight_k e^{z_k}) over example e's positives y; overwrites its scores by ∂loss/∂z.
+def double_sum(batch, e, n, y, u, is_relative):
+    """The loss of example e, whose first positive is y, at u = log Z or, where it `is_relative`, log Z - z_y; overwrites its
+    scores by ∂loss/∂z.
+    """
+    return _double_sum_of_gaps(batch, e, n, y, u) if is_relative else _double_sum(batch, e, n, u)
+
+
+@kernel_part
+def _double_sum(batch, e, n, u):
+    """Σ_y (u - z_y - 1 + e^{-u} Σ_k weight_k e^{z_k}) over example e's positives y.
 
     A term never falls below log Z - z_y, Z = Σ_k e^{z_k} over all rows, and equals it at u = log Z (log a ≤ u - 1 + a e^{-u}).
     """
@@ -132,7 +148,7 @@ def double_sum(batch, e, n, u):
 
 
 @kernel_part
-def double_sum_of_gaps(batch, e, n, y, u):
+def _double_sum_of_gaps(batch, e, n, y, u):
     """The same for one positive y with u standing for log Z - z_y and held fixed as that: z_y pulls at the other terms."""
     z, label = batch.z, batch.label
     origin, weight = z[e, y], label[e, y]

@@ -10,43 +10,8 @@ diverged run shows in its loss rather than as NaN. A first visit starts at the d
 
 import numpy as np
 
-from embedx.kernels.compiled import kernel
-from embedx.objectives.parts import (
-    LARGEST_EXPONENT,
-    DoubleSumSettings,
-    LocalObjective,
-    best_positive,
-    double_sum,
-    double_sum_of_gaps,
-    log_sums,
-    n_positives,
-    positive,
-)
-
-
-@kernel
-def coefficients(batch, state, constants, n_examples, n, lr):
-    """Summed loss of the examples; overwrites their scores z[:n_examples, :n] by ∂loss/∂z. state[:, 0] is log Z or log η."""
-    z, key, n_updates = batch.z, batch.key, batch.n_updates
-    relative = constants[0]
-    total = np.float64(0)
-    for e in range(n_examples):
-        y = positive(batch, e, n)
-        if y < 0:
-            z[e, :n] = 0
-            continue
-        estimate, _ = log_sums(batch, e, n)
-        least = best_positive(batch, e, n)
-        origin = relative * least
-        least -= origin
-        u = max(state[key[e], 0] if n_updates[e] > 0 else estimate - origin, least)
-        slope = n_positives(batch, e, n) * (1 - np.exp(min(estimate - origin - u, LARGEST_EXPONENT)))
-        state[key[e], 0] = max(u - lr * slope, least)
-        if relative > 0:
-            total += double_sum_of_gaps(batch, e, n, y, u)
-        else:
-            total += double_sum(batch, e, n, u)
-    return total
+from embedx.objectives.parts import DoubleSumSettings, LocalObjective
+from embedx.objectives.umax import coefficients
 
 
 class SgdDoubleSum(LocalObjective):
@@ -59,3 +24,6 @@ class SgdDoubleSum(LocalObjective):
     coefficients = staticmethod(coefficients)
     word_defaults = {"block_size": 32, "learning_rate": 1.0}
     stable = False
+
+    def constants(self, n_draws: int, n_classes: int) -> np.ndarray:
+        return np.array([self.is_relative, np.inf], np.float32)  # never raised, and a step of any length

@@ -28,7 +28,6 @@ from embedx.objectives.parts import (
     LocalObjective,
     best_positive,
     double_sum,
-    double_sum_of_gaps,
     log_sum_seen,
     log_sums,
     n_positives,
@@ -39,7 +38,10 @@ from embedx.settings import param
 
 @kernel
 def coefficients(batch, state, constants, n_examples, n, lr):
-    """Summed loss of the examples; overwrites their scores z[:n_examples, :n] by ∂loss/∂z. state[:, 0] is log Z or log η."""
+    """Summed loss of the examples; overwrites their scores z[:n_examples, :n] by ∂loss/∂z. state[:, 0] is log Z or log η.
+
+    At a `threshold` of infinity nothing but a step moves u: see `sgd_double_sum`.
+    """
     z, key, n_updates = batch.z, batch.key, batch.n_updates
     relative, threshold = constants[0], constants[1]
     total = np.float64(0)
@@ -49,18 +51,18 @@ def coefficients(batch, state, constants, n_examples, n, lr):
             z[e, :n] = 0
             continue
         estimate, largest = log_sums(batch, e, n)
-        seen = log_sum_seen(batch, e, n, largest)
         least = best_positive(batch, e, n)
         origin = relative * least
-        estimate, seen, least = estimate - origin, seen - origin, least - origin
+        estimate, least = estimate - origin, least - origin
         u = state[key[e], 0] if n_updates[e] > 0 else estimate
-        u = max(seen if u < seen - threshold else u, least)
+        if threshold < np.inf:
+            seen = log_sum_seen(batch, e, n, largest) - origin
+            u = seen if u < seen - threshold else u
+        u = max(u, least)
         slope = n_positives(batch, e, n) * (1 - np.exp(min(estimate - u, LARGEST_EXPONENT)))
-        state[key[e], 0] = max(min(u - lr * slope, max(u, estimate)), least)
-        if relative > 0:
-            total += double_sum_of_gaps(batch, e, n, y, u)
-        else:
-            total += double_sum(batch, e, n, u)
+        highest = max(u, estimate) if threshold < np.inf else np.inf
+        state[key[e], 0] = max(min(u - lr * slope, highest), least)
+        total += double_sum(batch, e, n, y, u, relative > 0)
     return total
 
 

@@ -144,12 +144,12 @@ class Adversarial(Sampler):
     Settings = AdversarialSettings
     conditional = True
     sample = staticmethod(sample)
+    projection: Projection  # fitted or restored, as the tree
+    tree: Tree
 
     def __init__(self, settings: Any, *, replacement: bool = True) -> None:
         super().__init__(settings, replacement=replacement)
         self.log_expected_count = log_expected_count if replacement else log_drawn_at_all
-        self.projection: Projection | None = None
-        self.tree: Tree | None = None
         self.features = np.zeros((0, 0), np.float32)
 
     @classmethod
@@ -186,14 +186,11 @@ class Adversarial(Sampler):
         )
 
     def observe(self, inputs: Any) -> None:
-        assert self.projection is not None, "fitted or restored"
         self.features = projected(inputs, self.projection)
 
     # ---- the model folder
 
     def arrays(self) -> dict[str, np.ndarray]:
-        assert self.projection is not None, "fitted"
-        assert self.tree is not None, "fitted"
         kept = (*self.projection, self.tree.weights, self.tree.biases, self.tree.leaf_of_label)
         return {f"noise_{name}": array for name, array in zip(ARRAYS, kept, strict=True)}
 
@@ -224,16 +221,13 @@ class Adversarial(Sampler):
     # ---- what is drawn
 
     def data(self, n_draws: int) -> SamplerData:
-        assert self.tree is not None, "fitted or restored"
         rows = np.concatenate([self.tree.label_of_leaf, self.tree.leaf_of_label])
         return new_data(rows=rows, values=self._values, weights=self.tree.weights, features=self.features)
 
     def log_noise_of(self, inputs: Any, n_draws: int) -> np.ndarray:
-        assert self.projection is not None, "fitted or restored"
         return self._log_noise(projected(inputs, self.projection), n_draws)
 
     def _log_noise(self, features: np.ndarray, n_draws: int) -> np.ndarray:
-        assert self.tree is not None, "fitted or restored"
         log_p = log_probabilities(self.tree, features)
         _count(log_p, self._values, max(n_draws, 1), self.counts_repeats)
         return log_p
@@ -241,7 +235,6 @@ class Adversarial(Sampler):
     @property
     def _values(self) -> np.ndarray:
         """float32 (n_leaves - 1 + N_CONSTANTS,): the tree's biases, then the constants of the mixture."""
-        assert self.tree is not None, "fitted or restored"
         share = float(self.settings.uniform_share or 0)
         with np.errstate(divide="ignore"):
             constants = [share, np.log(1 - share), np.log(share / len(self.counts))]

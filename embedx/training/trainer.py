@@ -148,41 +148,34 @@ def run(
     )  # fmt: skip
 
 
-@dataclass
 class _Work:
     """What the threads share; everything that changes does so under `lock`."""
 
-    strategy: Strategy
-    schedule: Schedule
-    guard: Guard
-    progress: Progress
-    after_epoch: AfterEpoch | None = None
-    checkpoints: Checkpoints | None = None
-    state: TrainState = field(default_factory=TrainState)  # of the run: this, the strategy's, the guard's
-    futures: list[Future[None]] = field(default_factory=list)  # of the threads, since the last pause
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    seconds_before: float = 0.0  # of training, until the last pause
-    resumed: float | None = None  # when the threads were started; None in a pause
-    stop: bool = False
-    hold: bool = False  # for a moment, so that the state can be copied
-    ended: bool = False  # by after_epoch, before the schedule's end
-    next_step: int = 0
-    under_way: set[int] = field(default_factory=set)  # steps that were taken and are not done
-    pause_at: int = 0
-    learning_rate: float = 0.0
-    tally: Tally = field(default_factory=Tally)
-    epoch: int = 0  # the next for after_epoch
-    before_epoch: Tally = field(default_factory=Tally)  # when it began
-    twentieths: list[Tally] = field(default_factory=lambda: [Tally()] * 20)  # by share of the run done
-    ends: list[tuple[float, float]] = field(default_factory=lambda: [(0.0, 0.0)] * 20)  # their last epochs and seconds
-    wrong: str | None = None  # why the run diverges
-    reached: int = 0  # words or examples, at the last check
-    diverged: DivergedError | None = None
-    reported: Tally = field(default_factory=Tally)  # what was done when progress was last reported
-    reported_at: float = 0.0  # seconds
-
-    def __post_init__(self) -> None:
-        self.pool = ThreadPoolExecutor(len(self.strategy.workers) or 1)
+    def __init__(
+        self, strategy: Strategy, schedule: Schedule, guard: Guard, progress: Progress, after_epoch: AfterEpoch | None,
+        checkpoints: Checkpoints | None,
+    ) -> None:  # fmt: skip
+        self.strategy, self.schedule, self.guard, self.progress = strategy, schedule, guard, progress
+        self.after_epoch, self.checkpoints = after_epoch, checkpoints
+        self.state = TrainState()  # of the run: this, the strategy's, the guard's
+        self.futures: list[Future[None]] = []  # of the threads, since the last pause
+        self.lock = threading.Lock()
+        self.seconds_before = 0.0  # of training, until the last pause
+        self.resumed: float | None = None  # when the threads were started; None in a pause
+        self.stop = False
+        self.hold = False  # for a moment, so that the state can be copied
+        self.ended = False  # by after_epoch, before the schedule's end
+        self.next_step = self.pause_at = 0
+        self.under_way: set[int] = set()  # steps that were taken and are not done
+        self.learning_rate = 0.0
+        self.epoch = 0  # the next for after_epoch
+        self.tally = self.before_epoch = Tally()  # now, and when that epoch began
+        self.twentieths = [Tally()] * 20  # by share of the run done
+        self.ends = [(0.0, 0.0)] * 20  # their last epochs and seconds
+        self.wrong: str | None = None  # why the run diverges
+        self.reached = 0  # words or examples, at the last check
+        self.diverged: DivergedError | None = None
+        self.pool = ThreadPoolExecutor(len(strategy.workers) or 1)
 
     # ---- the main thread
 
