@@ -51,14 +51,12 @@ def coefficients(batch, state, constants, n_examples, n, lr):
             z[e, :n] = 0
             continue
         estimate, largest = log_sums(batch, e, n)
+        seen = log_sum_seen(batch, e, n, largest) if threshold < np.inf else largest
         least = best_positive(batch, e, n)
         origin = relative * least
-        estimate, least = estimate - origin, least - origin
+        estimate, seen, least = estimate - origin, seen - origin, least - origin
         u = state[key[e], 0] if n_updates[e] > 0 else estimate
-        if threshold < np.inf:
-            seen = log_sum_seen(batch, e, n, largest) - origin
-            u = seen if u < seen - threshold else u
-        u = max(u, least)
+        u = max(seen if u < seen - threshold else u, least)
         slope = n_positives(batch, e, n) * (1 - np.exp(min(estimate - u, LARGEST_EXPONENT)))
         highest = max(u, estimate) if threshold < np.inf else np.inf
         state[key[e], 0] = max(min(u - lr * slope, highest), least)
