@@ -66,7 +66,7 @@ Which rows compete is decided by a sampler (`embedx.samplers`), of a kind that t
 import abc
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -97,33 +97,33 @@ class ByInput:
 class Objective(abc.ABC):
     """What an objective declares. Everything but `coefficients` has a default."""
 
-    name: ClassVar[str]  # what the user types after --objective
-    title: ClassVar[str]
-    paper: ClassVar[str]
-    formula: ClassVar[str] = ""  # of the loss, in a line
-    advice: ClassVar[str] = ""  # when to choose it, in a line
-    Settings: ClassVar[type[Settings]] = Settings
-    kind: ClassVar[Literal["gradient", "proximal"]] = "gradient"  # "proximal": z is overwritten by a proximal step over -lr
-    positives: ClassVar[Literal["single", "joint", "summed"]] = "single"
-    candidates: ClassVar[tuple[Candidates, ...]] = ("drawn", "all")  # which samplers it takes; the first kind is the default
-    noise: ClassVar[str] = "unigram"  # of those that draw, the sampler that suits it best
-    separable: ClassVar[bool] = False  # a coefficient depends on its own candidate alone
-    sparse_gradient: ClassVar[bool] = False  # among all rows most coefficients are exactly 0
-    pairs_as_set: ClassVar[bool] = False  # takes the positives of an input in a block of text as a set; see above
-    stable: ClassVar[bool] = True  # finite at any score
-    unbiased: ClassVar[bool] = False  # at a fixed state, expected coefficients over draws are those of sampler "all"
-    ranks_by_score: ClassVar[bool] = True  # classes in order of their scores are in order of `log_probability`
-    adds_log_noise: ClassVar[bool] = False  # `log_probability` adds the log of the noise to the scores
-    uses_score_gain: ClassVar[bool] = False  # True: it must be filled
+    name: str  # what the user types after --objective
+    title: str
+    paper: str
+    formula: str = ""  # of the loss, in a line
+    advice: str = ""  # when to choose it, in a line
+    Settings: type[Settings] = Settings
+    kind: Literal["gradient", "proximal"] = "gradient"  # "proximal": z is overwritten by a proximal step over -lr
+    positives: Literal["single", "joint", "summed"] = "single"
+    candidates: tuple[Candidates, ...] = ("drawn", "all")  # which samplers it takes; the first kind is the default
+    noise: str = "unigram"  # of those that draw, the sampler that suits it best
+    separable: bool = False  # a coefficient depends on its own candidate alone
+    sparse_gradient: bool = False  # among all rows most coefficients are exactly 0
+    pairs_as_set: bool = False  # takes the positives of an input in a block of text as a set; see above
+    stable: bool = True  # finite at any score
+    unbiased: bool = False  # at a fixed state, expected coefficients over draws are those of sampler "all"
+    ranks_by_score: bool = True  # classes in order of their scores are in order of `log_probability`
+    adds_log_noise: bool = False  # `log_probability` adds the log of the noise to the scores
+    uses_score_gain: bool = False  # True: it must be filled
     # Settings that suit it better than the task's own, its own settings among them: of classification, for each kind of input
     # if need be (`ByInput`), with rates for inputs of length 1; and of skip-gram.
-    label_defaults: ClassVar[Mapping[str, Any]] = {}
-    word_defaults: ClassVar[Mapping[str, Any]] = {}
-    large_text_defaults: ClassVar[Mapping[str, Any]] = {}  # what takes the place of `word_defaults` where the text is large
-    word_settings: ClassVar[tuple[str, ...]] = ()  # settings of its own that mean nothing to classification,
-    label_settings: ClassVar[tuple[str, ...]] = ()  # and to skip-gram
-    state_width: ClassVar[int] = 0
-    uniforms_width: ClassVar[int] = 0
+    label_defaults: Mapping[str, Any] = {}
+    word_defaults: Mapping[str, Any] = {}
+    large_text_defaults: Mapping[str, Any] = {}  # what takes the place of `word_defaults` where the text is large
+    word_settings: tuple[str, ...] = ()  # settings of its own that mean nothing to classification,
+    label_settings: tuple[str, ...] = ()  # and to skip-gram
+    state_width: int = 0
+    uniforms_width: int = 0
 
     def __init__(self, settings: Any) -> None:
         self.settings = settings

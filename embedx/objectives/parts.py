@@ -1,7 +1,5 @@
 """What several objectives do alike: find the positive, weigh a draw, age the rate of a state, log σ of many scores."""
 
-from typing import ClassVar
-
 import numpy as np
 from numba.extending import register_jitable
 
@@ -165,7 +163,7 @@ def _double_sum_of_gaps(batch, e, n, y, u):
 class LocalObjective(Objective):
     """An objective that keeps a variable of each input, which stands for log Z or, where `is_relative`, for log Z - z_y."""
 
-    in_kernel: ClassVar[tuple[str, ...]] = ()  # the settings that are constants of `coefficients` too
+    in_kernel: tuple[str, ...] = ()  # the settings that are constants of `coefficients` too
     word_defaults = {"block_size": 32}
     unbiased = True
     bound = True

@@ -8,8 +8,6 @@ of a number has length lr, whatever its gradient, unless sums begin above 0, as 
 (`--set initial-gradient`): labels that are not there have gradients of next to nothing, which should not move them far.
 """
 
-from typing import ClassVar
-
 import numpy as np
 
 from embedx.kernels.compiled import kernel_part
@@ -44,5 +42,5 @@ class Adagrad(Optimizer):
     # Labels, with an initial gradient of 4; EURLex-4.3K, first labels of 9,000 rows, P@1 and log-likelihood at 1 and 3: softmax
     # .604 (-1.84), .607 (-1.99). Without an initial gradient at 0.3 and 1: .582 (-2.21), .574 (-2.69). Bibtex, P@1 at 1 and 3:
     # softmax .586, .573; ova .602, .591.
-    rates: ClassVar = {WORDS: 0.1, LABELS: 1.0}
+    rates = {WORDS: 0.1, LABELS: 1.0}
     copies = 2

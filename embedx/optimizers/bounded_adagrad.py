@@ -10,8 +10,6 @@ bounded coefficients, as those of negative sampling; at the limit skip-gram clip
 From Luo et al. 2019, section 4, is only the idea to bound an adaptive rate: their bounds are functions of the step, for Adam.
 """
 
-from typing import ClassVar
-
 import numpy as np
 
 from embedx.kernels.compiled import kernel_part
@@ -42,4 +40,4 @@ class BoundedAdagrad(Optimizer):
     #     30 MB   .379  19.7 %  -8.726     .375  18.3 %  -8.701
     #    100 MB   .415  42.6 %  -8.916     .414  41.7 %  -8.902     .413  42.1 %  -8.912
     # sampled-softmax, 30 MB, three seeds: .367, 21.1 %, -8.719 and by rowwise-adagrad .365, 18.6 %, -8.709.
-    rates: ClassVar = {WORDS: 2.0}
+    rates = {WORDS: 2.0}

@@ -18,7 +18,7 @@ For methods that take the gradient of all data at once the engine has functions 
 """
 
 import math
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -32,18 +32,18 @@ STATELESS, PER_COORDINATE, PER_ROW = 0, 1, 2  # in kernels
 class Optimizer:
     """What an optimizer declares; the docstring of its file has the paper and the formula."""
 
-    name: ClassVar[str]  # what the user types after --optimizer
-    meaning: ClassVar[str]  # for the help text: what it does, in a line
-    commands: ClassVar[tuple[str, ...]]  # of WORDS, COLLAPSED and LABELS
+    name: str  # what the user types after --optimizer
+    meaning: str  # for the help text: what it does, in a line
+    commands: tuple[str, ...]  # of WORDS, COLLAPSED and LABELS
     # None for methods with functions of their own, such as lbfgs and dcd.
-    keeps: ClassVar[Literal["stateless", "per_coordinate", "per_row"] | None] = None
-    accumulate: ClassVar[Any] = None  # the two functions of the module's docstring, unless it keeps nothing
-    divisor: ClassVar[Any] = None
-    is_ema: ClassVar[bool] = False  # s is an exponential moving average: a gradient of 0 changes it
-    decays_at_zero: ClassVar[bool] = False  # weight decay applies where s = 0; False if divisor(0) only guards a division by 0
-    limit: ClassVar[float] = math.inf  # of s: once reached, it stays, whatever the gradient
-    rates: ClassVar[dict[str, float]] = {}  # learning rate by default, by command; for LABELS of inputs of length 1
-    copies: ClassVar[int] = 1  # of the parameters in memory, what it keeps included
+    keeps: Literal["stateless", "per_coordinate", "per_row"] | None = None
+    accumulate: Any = None  # the two functions of the module's docstring, unless it keeps nothing
+    divisor: Any = None
+    is_ema: bool = False  # s is an exponential moving average: a gradient of 0 changes it
+    decays_at_zero: bool = False  # weight decay applies where s = 0; False if divisor(0) only guards a division by 0
+    limit: float = math.inf  # of s: once reached, it stays, whatever the gradient
+    rates: dict[str, float] = {}  # learning rate by default, by command; for LABELS of inputs of length 1
+    copies: int = 1  # of the parameters in memory, what it keeps included
 
 
 @by_address

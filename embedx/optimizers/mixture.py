@@ -7,8 +7,6 @@ Keeps one number for each number of a row, like Adagrad. What is kept is_ema, so
 gradients are followed as they are. The paper takes it with a rate that falls as 1/√updates.
 """
 
-from typing import ClassVar
-
 import numpy as np
 
 from embedx.kernels.compiled import kernel_part
@@ -40,5 +38,5 @@ class Mixture(Optimizer):
     decays_at_zero = True
     # Word vectors, 10 MB of Wikipedia, 5 epochs, held-out log-likelihood at 0.02 and 0.04: ar -8.68 and -8.64, umax -8.73 and
     # -9.00, ove -8.81 and -8.87; at 0.04 sgd-double-sum diverges.
-    rates: ClassVar = {WORDS: 0.02, LABELS: 0.2}
+    rates = {WORDS: 0.02, LABELS: 0.2}
     copies = 2

@@ -7,8 +7,6 @@ Keeps one number for each row: next to no memory, and little time, though a row'
 length lr whatever the dimension, so scores of any dimension grow alike.
 """
 
-from typing import ClassVar
-
 import numpy as np
 
 from embedx.kernels.compiled import kernel_part
@@ -40,4 +38,4 @@ class RowwiseAdagrad(Optimizer):
     accumulate, divisor = accumulate, divisor
     # Labels, P@1 on Bibtex, whose inputs have length 8.3, at 2.5, 8.3 and 25: softmax .591, .619, .601; ova .490, .606, .631;
     # with a hidden layer of 100 softmax .601, .572, .427.
-    rates: ClassVar = {WORDS: 1.5, LABELS: 6.0}
+    rates = {WORDS: 1.5, LABELS: 6.0}

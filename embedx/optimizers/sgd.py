@@ -5,8 +5,6 @@ Robbins & Monro 1951:
 Keeps nothing. The steps of frequent rows and of rare ones have one rate, which has to suit both.
 """
 
-from typing import ClassVar
-
 from embedx.optimizers.contract import LABELS, WORDS, Optimizer
 
 
@@ -17,4 +15,4 @@ class StochasticGradientDescent(Optimizer):
     meaning = "plain SGD, as in word2vec"
     commands = (WORDS, LABELS)
     keeps = "stateless"
-    rates: ClassVar = {WORDS: 0.06, LABELS: 1.0}
+    rates = {WORDS: 0.06, LABELS: 1.0}

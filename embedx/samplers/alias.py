@@ -5,7 +5,7 @@ chooses both the column and, with the bits left over, between the two.
 """
 
 import abc
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -89,7 +89,7 @@ def log_expected_count(data, key, n_drawn, n_excluded, rows, n, out):
 class AliasSampler(Sampler, abc.ABC):
     """Draws from a distribution over the classes that is the same for every input; a subclass gives that."""
 
-    candidates: ClassVar[Candidates] = "drawn"
+    candidates: Candidates = "drawn"
     sample = staticmethod(sample)
     log_expected_count = staticmethod(log_expected_count)
 

@@ -32,7 +32,7 @@ A `conditional` sampler is fitted to the inputs before it draws (`fit`). Its arr
 """
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numba
 import numpy as np
@@ -128,12 +128,12 @@ def certain_rows(data, key, n_drawn, n_excluded, rows, n, out):
 class Sampler:
     """What a sampler declares. One with a fixed distribution is an `alias.AliasSampler`, and declares only that."""
 
-    name: ClassVar[str]  # what the user types after --sampler
-    meaning: ClassVar[str]  # in a help text
-    candidates: ClassVar[Candidates]
-    Settings: ClassVar[type[Settings]] = Settings  # its own, beside those of the task
-    conditional: ClassVar[bool] = False  # what is drawn depends on the input
-    needs_dense_inputs: ClassVar[bool] = False  # requires dense features or a hidden layer
+    name: str  # what the user types after --sampler
+    meaning: str  # in a help text
+    candidates: Candidates
+    Settings: type[Settings] = Settings  # its own, beside those of the task
+    conditional: bool = False  # what is drawn depends on the input
+    needs_dense_inputs: bool = False  # requires dense features or a hidden layer
     fit_seconds: float = 0.0  # that fitting took
     sample: Any = staticmethod(no_draws)  # the two compiled functions of the module's docstring
     log_expected_count: Any = staticmethod(certain_rows)
