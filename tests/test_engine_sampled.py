@@ -52,7 +52,7 @@ class Run:
         self.draws = self.sampler.data(n_draws)
         self.tables = problem.shared(
             rows_table(problem), objective=self.objective, draws=self.draws, on_path=sampling == PATH, n_draws=n_draws,
-            counts_repeats=self.sampler.counts_repeats, **options,
+            counts_repeats=self.sampler.replacement, **options,
         )  # fmt: skip
         self.plan = self.tables.plan
         longest = int(np.diff(self.draws.offsets).max(initial=1))

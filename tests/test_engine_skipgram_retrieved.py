@@ -54,8 +54,10 @@ class Retrieving(Setup):
         run, chunk = self.run_and_chunk(start, stop, lr)
         shared = retrieved.Retrieval(self.index, self.search, self.found, self.refresh)
         arguments = run, shared, self.workspace, self.retrieval, chunk
-        functions = loading.load_kernel(retrieved.train_chunk, self.objective.coefficients, self.drawing, arguments, Silent())
-        return retrieved.train_chunk(*functions, *arguments)
+        functions = loading.load_kernel(
+            engine.train_chunk_retrieved, self.objective.coefficients, self.drawing, arguments, Silent()
+        )
+        return engine.train_chunk_retrieved(*functions, *arguments)
 
     def naive_blocks(self, pairs, kept):
         """Every block of a chunk: centres and what was found are certain, and of the draws those count that are neither."""

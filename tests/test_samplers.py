@@ -83,10 +83,10 @@ def test_as_many_draws_come_as_are_expected(name, replacement):
     totals = np.zeros(len(COUNTS))
     for stream in range(n_sets):
         found = np.bincount(draw(sampler, n, stream=stream), minlength=len(COUNTS))
-        totals += found if sampler.counts_repeats else found > 0
+        totals += found if sampler.replacement else found > 0
     expected = np.exp(log_expected(sampler, n, np.arange(len(COUNTS))).astype(float))
     np.testing.assert_allclose(totals / n_sets, expected, atol=5 * np.sqrt(n / n_sets) / 2)
-    assert expected.sum() == pytest.approx(n) if sampler.counts_repeats else expected.max() <= 1
+    assert expected.sum() == pytest.approx(n) if sampler.replacement else expected.max() <= 1
 
 
 @drawn
@@ -116,7 +116,7 @@ def test_unigram_noise_is_a_power_of_the_count_and_a_class_never_seen_counts_as_
 
 def test_without_replacement_unigram_counts_a_row_once():
     sampler = prepared("unigram", replacement=False)
-    assert not sampler.counts_repeats
+    assert not sampler.replacement
     q = sampler.noise
     for n in (5, 20):  # fewer than there are classes, and more
         np.testing.assert_allclose(np.exp(log_expected(sampler, n, np.arange(8))), 1 - (1 - q) ** n, rtol=1e-5)

@@ -224,7 +224,7 @@ class Sampled(Classification):
         self.make_outputs()
         self.shared = self.share(
             has_sparse_rows=self.settings.weights == "sparse", on_path=self.drawing.candidates == "path",
-            counts_repeats=self.drawing.counts_repeats, n_draws=n_draws,
+            counts_repeats=self.drawing.replacement, n_draws=n_draws,
         )  # fmt: skip
         longest = int(np.diff(self.draws.offsets).max(initial=1))
         self.workers = [

@@ -283,7 +283,7 @@ def _add_noise(sample, run, workspace, block, n_centres, noise_key):
     plan, cursor = run.plan, workspace.cursor
     clear(block.drawn, 0, block.drawn.shape[1])
     first = cursor[N_DRAWN]
-    n_drawn = sample(run.sampler_data, np.int64(-1), noise_key, np.uint64(first), plan.n_draws, 0, workspace.sampling)
+    n_drawn = sample(run.sampler_data, -1, noise_key, np.uint64(first), plan.n_draws, 0, workspace.sampling)
     n = n_centres
     for d in range(n_drawn):
         row = np.int64(workspace.sampling.rows[d])

@@ -137,7 +137,7 @@ class FoundRows(AllRows):
             return np.zeros((n, 0), np.int32)
         drawn = new_sample_workspace(n * n_draws, 0)
         place = np.uint64(first * n_draws)
-        self.tail.sampler.sample(self.draws, np.int64(-1), self.stream, place, n * n_draws, 0, drawn)
+        self.tail.sampler.sample(self.draws, -1, self.stream, place, n * n_draws, 0, drawn)
         return drawn.rows[: n * n_draws].reshape(n, n_draws)
 
     def coefficients(self, first: int, h: np.ndarray, outputs: np.ndarray) -> tuple[float, Any, int]:

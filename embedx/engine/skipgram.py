@@ -36,6 +36,7 @@ from embedx.engine.blocks import (
 )  # fmt: skip
 from embedx.engine.encoders import SKIPGRAM, backward, fetch, fetch_rates
 from embedx.engine.select import JOINT, SINGLE, draw_weight, set_positive
+from embedx.engine.skipgram_retrieved import add_candidates
 from embedx.engine.subwords import NO_PARTS, Parts, fetch_word, n_parts, part, prefetch_word, word_vectors
 from embedx.kernels.batch import Batch, new_batch
 from embedx.kernels.by_address import by_address
@@ -164,6 +165,17 @@ def new_workspace(
 @kernel
 def train_chunk(coefficients, sample, log_expected_count, run, workspace, chunk):
     """Train on a chunk; return the summed loss, the pairs and the corpus words seen."""
+    return _train_blocks(coefficients, sample, log_expected_count, run, workspace, chunk, None, None)
+
+
+@kernel
+def train_chunk_retrieved(coefficients, sample, log_expected_count, run, retrieval, workspace, finding, chunk):
+    """The same with candidates that a `Retrieval` finds, in a `RetrievalWorkspace`."""
+    return _train_blocks(coefficients, sample, log_expected_count, run, workspace, chunk, retrieval, finding)
+
+
+@kernel_part
+def _train_blocks(coefficients, sample, log_expected_count, run, workspace, chunk, retrieval, finding):
     n_seen = start_chunk(run, workspace, chunk)
     loss = 0.0
     n_pairs = 0
@@ -172,6 +184,8 @@ def train_chunk(coefficients, sample, log_expected_count, run, workspace, chunk)
     has_more = True
     while has_more:
         plan_block(sample, run, workspace, next_block, chunk.noise_key)
+        if retrieval is not None and next_block.sizes[N_CENTRES] > 0:
+            add_candidates(sample, run, retrieval, workspace, finding, next_block, chunk.noise_key)
         if run.plan.candidates != ALL:
             prefetch_block(run.tables, next_block)
         if block.sizes[N_CENTRES] > 0:
@@ -290,7 +304,7 @@ def coefficients_of_block(coefficients, log_expected_count, run, workspace, bloc
     """Overwrite the scores of a block by coefficients. Return its loss."""
     plan, n = run.plan, block.sizes[N_CENTRES] + block.sizes[N_NOISE]
     if plan.candidates != PATH and plan.uses_log_expected_count:
-        log_expected_count(run.sampler_data, np.int64(-1), plan.n_draws, 0, block.candidates, n, workspace.log_expected)
+        log_expected_count(run.sampler_data, -1, plan.n_draws, 0, block.candidates, n, workspace.log_expected)
     if plan.candidates == PATH or plan.form != SINGLE:
         return _coefficients_by_example(coefficients, run, workspace, block, lr)
     loss = 0.0

@@ -1,4 +1,4 @@
-"""The training kernel of word vectors where an index finds candidates for the inputs of a block.
+"""Candidates of a block of text that an index finds for its inputs.
 
 The vector of an input depends on its word alone, and words recur. The rows of the highest scores that were found for a word are
 therefore kept for all threads (`FoundRows`), and found again only after the word was an input `refresh` times. Candidates of
@@ -16,8 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from embedx.engine.blocks import N_CENTRES, N_DRAWN, N_INPUTS, N_NOISE, N_PAIRS, clear, plan_block, round_up_to_padding
-from embedx.engine.skipgram import prefetch_block, start_chunk, train_block
+from embedx.engine.blocks import N_CENTRES, N_DRAWN, N_INPUTS, N_NOISE, clear, round_up_to_padding
 from embedx.engine.subwords import fetch_word
 from embedx.kernels.by_address import by_address
 from embedx.kernels.compiled import kernel, kernel_part
@@ -77,33 +76,14 @@ def new_retrieval_workspace(n_rows: int, found: int, search: SearchSpec, dim: in
     )  # fmt: skip
 
 
-@kernel
-def train_chunk(coefficients, sample, log_expected_count, run, retrieval, workspace, finding, chunk):
-    """Train on a chunk; return the summed loss, the pairs and the corpus words seen.
-
-    As `skipgram.train_chunk`, but for the candidates. `plan.n_draws` is the size of the tail, `finding` a `RetrievalWorkspace`.
-    """
-    n_seen = start_chunk(run, workspace, chunk)
-    loss = 0.0
-    n_pairs = 0
-    block, next_block = workspace.block, workspace.next_block
-    block.sizes[:] = 0
-    has_more = True
-    while has_more:
-        plan_block(sample, run, workspace, next_block, chunk.noise_key)
-        if next_block.sizes[N_CENTRES] > 0:
-            _add_found(run.tables, retrieval, finding, next_block)
-            first, sampling = workspace.cursor[N_DRAWN], workspace.sampling
-            n_drawn = sample(run.sampler_data, np.int64(-1), chunk.noise_key, np.uint64(first), run.plan.n_draws, 0, sampling)
-            _add_tail(sampling.rows, n_drawn, finding, next_block)
-            workspace.cursor[N_DRAWN] += n_drawn
-        prefetch_block(run.tables, next_block)
-        if block.sizes[N_CENTRES] > 0:
-            loss += train_block(coefficients, log_expected_count, run, workspace, block, chunk.lr)
-            n_pairs += block.sizes[N_PAIRS]
-        block, next_block = next_block, block
-        has_more = block.sizes[N_CENTRES] > 0
-    return loss, n_pairs, n_seen
+@kernel_part
+def add_candidates(sample, run, retrieval, workspace, finding, block, noise_key):
+    """Append the rows found for the inputs of a planned block to its centres, and the tail, of `plan.n_draws`, as its noise."""
+    _add_found(run.tables, retrieval, finding, block)
+    first, sampling = workspace.cursor[N_DRAWN], workspace.sampling
+    n_drawn = sample(run.sampler_data, -1, noise_key, np.uint64(first), run.plan.n_draws, 0, sampling)
+    _add_tail(sampling.rows, n_drawn, finding, block)
+    workspace.cursor[N_DRAWN] += n_drawn
 
 
 @kernel_part

@@ -173,11 +173,6 @@ class Objective(abc.ABC):
         return False
 
     @property
-    def loss_scope(self) -> str:
-        """Which rows the loss of words is a sum over, if it is a bound below that over all, as words after its unit."""
-        return ""
-
-    @property
     def negatives(self) -> int:
         """How many draws the user wants for each positive; 0 for objectives that draw nothing."""
         return getattr(self.settings, "negatives", 0)

@@ -86,6 +86,7 @@ class RetrievalObjective(Objective):
 
     @property
     def loss_scope(self) -> str:
+        """Which rows the loss of words is a sum over, if it is a bound below that over all, as words after its unit."""
         return "" if self.has_tail else " among the rows found"
 
     @property

@@ -158,10 +158,6 @@ class Adversarial(Sampler):
         return dataclasses.replace(settings, uniform_share=(0.0 if corrected else UNIFORM_SHARE) if share is None else share)
 
     @property
-    def counts_repeats(self) -> bool:
-        return self.replacement
-
-    @property
     def noise(self) -> np.ndarray:
         """The classes' frequencies, which the tree's probabilities come to on average over the inputs."""
         counts = np.maximum(np.asarray(self.counts, np.float64), 0.5)
@@ -229,7 +225,7 @@ class Adversarial(Sampler):
 
     def _log_noise(self, features: np.ndarray, n_draws: int) -> np.ndarray:
         log_p = log_probabilities(self.tree, features)
-        _count(log_p, self._values, max(n_draws, 1), self.counts_repeats)
+        _count(log_p, self._values, max(n_draws, 1), self.replacement)
         return log_p
 
     @property

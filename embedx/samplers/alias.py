@@ -103,19 +103,15 @@ class AliasSampler(Sampler, abc.ABC):
         self._noise = weights / weights.sum()
 
     @property
-    def counts_repeats(self) -> bool:
-        return self.replacement
-
-    @property
     def noise(self) -> np.ndarray:
         return self._noise
 
     def expected_counts(self, n_draws: int) -> np.ndarray:
         """float64 (n_classes,): how often each class is to be expected to count among `n_draws` draws."""
-        return n_draws * self.noise if self.counts_repeats else drawn_at_all(self.noise, n_draws)
+        return n_draws * self.noise if self.replacement else drawn_at_all(self.noise, n_draws)
 
     def log_noise(self, n_draws: int) -> np.ndarray:
-        counted = self.noise if self.counts_repeats else drawn_at_all(self.noise, n_draws)
+        counted = self.noise if self.replacement else drawn_at_all(self.noise, n_draws)
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(counted), np.float32)
 

@@ -24,7 +24,7 @@ them by indirect calls, a block or an example at a time:
     workspace  `SampleWorkspace`; what was drawn is written to workspace.rows
     out        float32  out[:n] is overwritten by the log of the expected number of draws of rows[:n] among n_drawn
 
-Rows may be drawn repeatedly. Then each draw counts, unless `counts_repeats` is False, where a row counts once however often it
+Rows may be drawn repeatedly. Then each draw counts, unless `replacement` is False, where a row counts once however often it
 was drawn, and its expected count is the probability to be drawn at all.
 
 A `conditional` sampler is fitted to the inputs before it draws (`fit`). Its arrays are saved with the model (`arrays`,
@@ -142,7 +142,7 @@ class Sampler:
         """`settings` are of the class's own `Settings`.
 
         Without `replacement` no row counts twice among the draws: either they are distinct and avoid the positives, as uniform
-        ones, or they may repeat and `counts_repeats` is False, as of any other fixed distribution.
+        ones, or they may repeat and count once, as of any other fixed distribution.
         """
         self.settings, self.replacement = settings, replacement
 
@@ -174,11 +174,6 @@ class Sampler:
 
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Restore the sampler from the arrays of a model, among them those of `Sampler.arrays`. Called after `prepare`."""
-
-    @property
-    def counts_repeats(self) -> bool:
-        """Whether a row that is drawn again counts again."""
-        return True
 
     @property
     def noise(self) -> np.ndarray:

@@ -212,7 +212,7 @@ class RetrievedStream(Streamed):
         )  # fmt: skip
         super().compile(progress)
         like = self._retrieved_arguments(self.updater.index, self.workers[0], 0, 0, 0.0)
-        load_kernel(retrieved.train_chunk, self.objective.coefficients, self.sampler, like, progress)
+        load_kernel(engine.train_chunk_retrieved, self.objective.coefficients, self.sampler, like, progress)
         size, n_found = self.found.rows.nbytes / 1e6, self.found.rows.shape[1]
         progress.detail(f"each word keeps the {n_found} rows of the highest scores that it finds: {size:.3g} MB")
 
@@ -224,7 +224,7 @@ class RetrievedStream(Streamed):
         if self.phase(epoch * self.n_chunks + chunk) == 0:
             return super().train(worker, epoch, chunk, rate)
         arguments = self._retrieved_arguments(self.updater.current(), worker, epoch, chunk, rate)
-        tally = Tally(*retrieved.train_chunk(*self.functions, *arguments))
+        tally = Tally(*engine.train_chunk_retrieved(*self.functions, *arguments))
         self.updater.update_next(max(math.ceil(REFRESHED_SHARE * self.n_rows), REFRESHED_ROWS))
         return tally
 
