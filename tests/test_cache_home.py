@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from embedx.kernels import cache_home
 from embedx.kernels.compiled import KERNEL_FOLDER
+from embedx.storage import cache_home
 from embedx.text.recipes import find_recipe
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="Windows gives each user temporary folders of his own")

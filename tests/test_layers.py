@@ -10,7 +10,7 @@ from embedx.kernels.compiled import WITHOUT_KERNELS
 ROOT = Path(embedx.__file__).parent
 # Lowest first. A layer is a folder or a module at the top of the package; those of one set do not know of each other.
 LAYERS = (
-    {"errors"}, {"registry"}, {"settings"}, {"pages"}, {"kernels"}, {"storage"}, {"training"}, {"text"}, {"labeled"},
+    {"errors"}, {"registry"}, {"settings"}, {"pages"}, {"storage"}, {"kernels"}, {"training"}, {"text"}, {"labeled"},
     {"search"}, {"samplers"}, {"objectives"}, {"parameters"}, {"optimizers"}, {"engine"}, {"vectors"}, {"evaluation", "graphs"},
     {"skipgram", "classification"}, {"comparison", "report", "distributed"}, {"api"}, {"cli"},
 )  # fmt: skip
@@ -56,7 +56,7 @@ def test_everything_has_its_place():
 
 def test_folders_without_kernels_have_none_and_stand_above_those_with_them():
     known = modules()
-    with_kernels = {name.split(".")[0] for name, path in known.items() if "kernels.compiled" in path.read_text("utf-8")}
+    with_kernels = {name.split(".")[0] for name, path in known.items() if "@kernel" in path.read_text("utf-8")}
     assert not with_kernels & WITHOUT_KERNELS
     imports = {
         each.split(".")[0]

@@ -30,10 +30,7 @@ import numpy as np
 
 from embedx.engine.encoders import SKIPGRAM, examples_of, start_examples
 from embedx.engine.select import JOINT
-from embedx.kernels.by_address import by_address
-from embedx.kernels.compiled import kernel_part
-from embedx.kernels.gemm import TILE
-from embedx.kernels.simd import SIMD_WIDTH, padded, store, zeros
+from embedx.kernels import SIMD_WIDTH, TILE, by_address, kernel_part, padded, store, zeros
 from embedx.optimizers.contract import UpdateRule
 
 SCORE_PADDING = 2 * SIMD_WIDTH  # the unrolled vector width of LLVM's loops over scores, so that none has a scalar remainder

@@ -22,10 +22,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from embedx.engine.loading import compile_function
-from embedx.kernels.batch import COEFFICIENTS, new_batch
-from embedx.kernels.compiled import kernel
-from embedx.kernels.gemm import dot
-from embedx.kernels.random import stream_key
+from embedx.kernels import COEFFICIENTS, dot, kernel, new_batch, stream_key
 from embedx.objectives.contract import Objective
 from embedx.samplers.contract import SAMPLE, Sampler, new_sample_workspace
 from embedx.search.index import build_index

@@ -15,7 +15,7 @@ from scipy.optimize import minimize
 from scipy.sparse import issparse
 
 from embedx.engine.select import POSITIVES, Entries, entries_among_all_rows
-from embedx.kernels.batch import Batch, new_batch
+from embedx.kernels import Batch, new_batch
 from embedx.labeled.data import Labels
 from embedx.objectives.contract import Objective
 

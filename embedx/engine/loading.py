@@ -4,8 +4,7 @@ from typing import Any
 
 from numba import typeof, types
 
-from embedx.kernels.batch import COEFFICIENTS
-from embedx.kernels.compiled import is_cached
+from embedx.kernels import COEFFICIENTS, is_cached
 from embedx.samplers.contract import LOG_EXPECTED_COUNT, SAMPLE, Sampler
 from embedx.training.progress import Progress
 

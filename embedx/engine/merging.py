@@ -17,8 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from embedx.kernels.compiled import kernel, kernel_part
-from embedx.kernels.maths import exp
+from embedx.kernels import exp, kernel, kernel_part
 from embedx.optimizers.contract import PER_ROW
 from embedx.optimizers.descend import number_divisor, row_state_divisor
 

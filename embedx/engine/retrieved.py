@@ -11,9 +11,7 @@ import numpy as np
 from embedx.engine.sampled import add_positives, fill_up, labels_of, new_line, train_lines
 from embedx.engine.select import set_negative
 from embedx.engine.shared import encode
-from embedx.kernels.by_address import by_address
-from embedx.kernels.compiled import kernel, kernel_part
-from embedx.kernels.random import bits
+from embedx.kernels import bits, by_address, kernel, kernel_part
 from embedx.optimizers.decay import clock_step
 from embedx.search.index import Index
 from embedx.search.message_passing import MessageWorkspace, pass_messages

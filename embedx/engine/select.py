@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from embedx.kernels.compiled import kernel_part
+from embedx.kernels import kernel_part
 
 SINGLE, JOINT, SUMMED = 0, 1, 2
 POSITIVES = {"single": SINGLE, "joint": JOINT, "summed": SUMMED}  # of `Objective.positives`

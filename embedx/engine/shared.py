@@ -11,9 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from embedx.engine.examples import Csr, Examples
-from embedx.kernels.by_address import by_address
-from embedx.kernels.compiled import kernel_part
-from embedx.kernels.simd import SIMD_WIDTH, aligned_zeros, load, multiply_add, splat, store, zeros
+from embedx.kernels import SIMD_WIDTH, aligned_zeros, by_address, kernel_part, load, multiply_add, splat, store, zeros
 from embedx.optimizers.contract import Table, UpdateRule
 from embedx.optimizers.decay import decay_row
 from embedx.optimizers.descend import descend_row

@@ -18,11 +18,7 @@ import numpy as np
 
 from embedx.engine.blocks import N_CENTRES, N_DRAWN, N_INPUTS, N_NOISE, clear, round_up_to_padding
 from embedx.engine.subwords import fetch_word
-from embedx.kernels.by_address import by_address
-from embedx.kernels.compiled import kernel, kernel_part
-from embedx.kernels.gemm import dot
-from embedx.kernels.select import insert
-from embedx.kernels.simd import SIMD_WIDTH, aligned_zeros, prefetch
+from embedx.kernels import SIMD_WIDTH, aligned_zeros, by_address, dot, insert, kernel, kernel_part, prefetch
 from embedx.search.index import Index
 from embedx.search.query import QueryWorkspace, find_candidates, new_query_workspace
 from embedx.search.spec import SearchSpec

@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from embedx.kernels.compiled import kernel
-from embedx.kernels.select import insert
+from embedx.kernels import insert, kernel
 
 LOWEST = np.float32(-3e38)  # in place of -inf: the score of a place that no node takes
 

@@ -18,7 +18,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from embedx.engine.examples import Csr, Examples
-from embedx.kernels.compiled import kernel_part
+from embedx.kernels import kernel_part
 from embedx.optimizers.contract import PER_COORDINATE, PER_ROW, STATELESS, Table, UpdateRule
 from embedx.optimizers.descend import descend_few, row_rate
 

@@ -19,11 +19,24 @@ import numpy as np
 
 from embedx.engine.examples import Csr
 from embedx.engine.select import draw_weight, set_negative, set_positive
-from embedx.kernels.batch import Batch, new_batch
-from embedx.kernels.by_address import by_address
-from embedx.kernels.compiled import kernel, kernel_part
-from embedx.kernels.random import bits, low_half_below
-from embedx.kernels.simd import SIMD_WIDTH, is_zero, lanes_of, load, multiply_add, prefetch, splat, store, zeros
+from embedx.kernels import (
+    SIMD_WIDTH,
+    Batch,
+    bits,
+    by_address,
+    is_zero,
+    kernel,
+    kernel_part,
+    lanes_of,
+    load,
+    low_half_below,
+    multiply_add,
+    new_batch,
+    prefetch,
+    splat,
+    store,
+    zeros,
+)
 from embedx.optimizers.contract import PER_COORDINATE, Table, UpdateRule, new_table
 from embedx.optimizers.decay import clock_step, decay_row, decay_rows, step_size
 from embedx.optimizers.descend import ColumnGradient, descend_columns, new_column_gradient, touch

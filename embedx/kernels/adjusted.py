@@ -24,8 +24,8 @@ from numba.core.registry import CPUDispatcher
 from numba.core.serialize import dumps
 from numba.core.targetconfig import ConfigStack
 
-from embedx.kernels.cache_home import log
 from embedx.kernels.kernel_folder import KERNEL_FOLDER
+from embedx.storage.cache_home import log
 
 # Passes of numba's compiler for what kernels do not have: closures, exceptions, `with`, array expressions, literal types
 LEFT_OUT = {

@@ -10,7 +10,7 @@ from pathlib import Path
 import llvmlite
 import numba
 
-from embedx.kernels.cache_home import cache_home, writable
+from embedx.storage.cache_home import cache_home, writable
 
 # Folders without kernels, which those with kernels do not import: an edit there leaves the machine code valid.
 WITHOUT_KERNELS = {

@@ -18,7 +18,7 @@ All is done with logarithms. The paper's local step may leave η far below what 
 
 import numpy as np
 
-from embedx.kernels.compiled import kernel
+from embedx.kernels import kernel
 from embedx.objectives.parts import AugmentSettings, LocalObjective, double_sum, log_sums, positive
 from embedx.settings import param
 

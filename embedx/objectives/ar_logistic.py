@@ -14,8 +14,7 @@ steps are at most 1 long.
 
 import numpy as np
 
-from embedx.kernels.compiled import kernel, kernel_part
-from embedx.kernels.maths import sigmoid, softplus
+from embedx.kernels import kernel, kernel_part, sigmoid, softplus
 from embedx.objectives import utility
 from embedx.objectives.parts import best_positive, log_sigmoid, log_sums, n_positives, positive, rivals
 from embedx.objectives.utility import lead

@@ -16,8 +16,7 @@ than about 2 m / (K |h|²) diverge.
 import numpy as np
 from scipy import special
 
-from embedx.kernels.compiled import kernel, kernel_part
-from embedx.kernels.maths import hazard, log_ndtr, log_normal_density, ndtri, softplus
+from embedx.kernels import hazard, kernel, kernel_part, log_ndtr, log_normal_density, ndtri, softplus
 from embedx.objectives import utility
 from embedx.objectives.parts import best_positive, n_positives, positive, rivals
 from embedx.objectives.utility import lead

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from embedx.kernels.compiled import kernel
+from embedx.kernels import kernel
 
 
 class Tree(NamedTuple):

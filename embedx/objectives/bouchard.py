@@ -13,8 +13,7 @@ optimum, with a loss at most 1 larger.
 
 import numpy as np
 
-from embedx.kernels.compiled import kernel
-from embedx.kernels.maths import sigmoid, softplus
+from embedx.kernels import kernel, sigmoid, softplus
 from embedx.objectives.contract import Objective, SampledSettings
 from embedx.objectives.parts import log_sigmoid, log_sums, n_positives, rate, stands_for
 

@@ -12,7 +12,7 @@ a tree of clusters of them, as in Parabel (Prabhu et al. 2018), whose decisions 
 
 import numpy as np
 
-from embedx.kernels.compiled import kernel
+from embedx.kernels import kernel
 from embedx.objectives.binary_tree import Tree, follow, halves, huffman, log_odds
 from embedx.objectives.contract import ByInput, Objective
 from embedx.objectives.parts import binary, log_sigmoid

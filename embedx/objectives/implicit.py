@@ -49,8 +49,7 @@ scores as they came, at the new u.
 
 import numpy as np
 
-from embedx.kernels.compiled import kernel, kernel_part
-from embedx.kernels.maths import lambert_w_exp, larger, log, moved_lambert_w
+from embedx.kernels import kernel, kernel_part, lambert_w_exp, larger, log, moved_lambert_w
 from embedx.objectives.parts import (
     LARGEST_EXPONENT,
     LOWEST,

@@ -17,7 +17,7 @@ classification that is 1, in skip-gram how often the pairs occur.
 
 import numpy as np
 
-from embedx.kernels.compiled import kernel, kernel_part
+from embedx.kernels import kernel, kernel_part
 from embedx.objectives.contract import Objective, SampledSettings
 from embedx.objectives.parts import LOWEST
 from embedx.settings import param

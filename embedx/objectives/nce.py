@@ -12,7 +12,7 @@ log(m q_k).
 
 import numpy as np
 
-from embedx.kernels.compiled import kernel
+from embedx.kernels import kernel
 from embedx.objectives.contract import Objective, SampledSettings
 from embedx.objectives.parts import binary
 

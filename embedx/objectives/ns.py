@@ -15,8 +15,7 @@ the softmax at prediction (Bamler & Mandt 2020, eq. 6, who have one negative).
 
 import numpy as np
 
-from embedx.kernels.compiled import kernel, kernel_part
-from embedx.kernels.maths import sigmoid, softplus
+from embedx.kernels import kernel, kernel_part, sigmoid, softplus
 from embedx.objectives.contract import Objective, SampledSettings, log_softmax
 from embedx.objectives.parts import binary
 from embedx.settings import param

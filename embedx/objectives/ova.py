@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from embedx.kernels.compiled import kernel
+from embedx.kernels import kernel
 from embedx.objectives.contract import Objective, SampledSettings, log_softmax
 from embedx.objectives.parts import binary, importance, log_sigmoid
 from embedx.settings import param

@@ -10,8 +10,7 @@ other classes pull by themselves, where in the softmax they share one unit of pr
 
 import numpy as np
 
-from embedx.kernels.compiled import kernel
-from embedx.kernels.maths import sigmoid, softplus
+from embedx.kernels import kernel, sigmoid, softplus
 from embedx.objectives.contract import Objective, SampledSettings
 from embedx.objectives.parts import importance, positive
 

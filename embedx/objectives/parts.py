@@ -3,8 +3,7 @@
 import numpy as np
 from numba.extending import register_jitable
 
-from embedx.kernels.compiled import kernel_part
-from embedx.kernels.maths import exp, larger, sigmoid, softplus
+from embedx.kernels import exp, kernel_part, larger, sigmoid, softplus
 from embedx.objectives.contract import Objective, SampledSettings
 from embedx.settings import param
 

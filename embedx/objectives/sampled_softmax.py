@@ -22,8 +22,7 @@ is too small on average, hence the loss too, and the positive's probability too 
 
 import numpy as np
 
-from embedx.kernels.compiled import kernel, kernel_part
-from embedx.kernels.maths import exp, larger
+from embedx.kernels import exp, kernel, kernel_part, larger
 from embedx.objectives.contract import Objective, SampledSettings
 from embedx.objectives.parts import largest_score, n_positives, positive
 from embedx.settings import param

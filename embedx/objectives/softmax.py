@@ -7,8 +7,7 @@ With several labels this is the cross-entropy to them, each with its weight.
 
 import numpy as np
 
-from embedx.kernels.compiled import kernel
-from embedx.kernels.maths import exp, larger
+from embedx.kernels import exp, kernel, larger
 from embedx.objectives.contract import Objective
 
 

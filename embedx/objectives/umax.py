@@ -21,7 +21,7 @@ norm to compute. And the learning rate is that of the scores, without the N of e
 
 import numpy as np
 
-from embedx.kernels.compiled import kernel
+from embedx.kernels import kernel
 from embedx.objectives.parts import (
     LARGEST_EXPONENT,
     DoubleSumSettings,

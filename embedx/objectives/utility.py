@@ -16,7 +16,7 @@ from collections.abc import Callable
 import numpy as np
 from numba.extending import register_jitable
 
-from embedx.kernels.maths import sigmoid, softplus
+from embedx.kernels import sigmoid, softplus
 from embedx.objectives.parts import AugmentSettings, LocalObjective
 from embedx.settings import param
 

@@ -10,8 +10,7 @@ of a number has length lr, whatever its gradient, unless sums begin above 0, as 
 
 import numpy as np
 
-from embedx.kernels.compiled import kernel_part
-from embedx.kernels.simd import square_root
+from embedx.kernels import kernel_part, square_root
 from embedx.optimizers.contract import LABELS, WORDS, Optimizer
 
 TINY = np.float32(1e-18)  # beside √s; gradients below 1e-19 have no square in float32, and must not be divided by much less

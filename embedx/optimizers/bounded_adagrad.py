@@ -12,7 +12,7 @@ From Luo et al. 2019, section 4, is only the idea to bound an adaptive rate: the
 
 import numpy as np
 
-from embedx.kernels.compiled import kernel_part
+from embedx.kernels import kernel_part
 from embedx.optimizers.contract import WORDS, Optimizer
 from embedx.optimizers.rowwise_adagrad import divisor
 

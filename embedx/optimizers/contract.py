@@ -22,8 +22,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from embedx.kernels.by_address import by_address
-from embedx.kernels.simd import aligned_zeros
+from embedx.kernels import aligned_zeros, by_address
 
 WORDS, COLLAPSED, LABELS = "train", "train --collapsed", "classify"  # the commands that offer an optimizer
 STATELESS, PER_COORDINATE, PER_ROW = 0, 1, 2  # in kernels

@@ -12,8 +12,7 @@ import math
 
 import numpy as np
 
-from embedx.kernels.compiled import kernel, kernel_part
-from embedx.kernels.maths import exp
+from embedx.kernels import exp, kernel, kernel_part
 from embedx.optimizers.contract import PER_COORDINATE, PER_ROW, STATELESS, Table, UpdateRule
 from embedx.optimizers.descend import for_each_keeping
 

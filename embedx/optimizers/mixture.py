@@ -9,8 +9,7 @@ gradients are followed as they are. The paper takes it with a rate that falls as
 
 import numpy as np
 
-from embedx.kernels.compiled import kernel_part
-from embedx.kernels.simd import square_root
+from embedx.kernels import kernel_part, square_root
 from embedx.optimizers.contract import LABELS, WORDS, Optimizer
 
 

@@ -9,8 +9,7 @@ length lr whatever the dimension, so scores of any dimension grow alike.
 
 import numpy as np
 
-from embedx.kernels.compiled import kernel_part
-from embedx.kernels.simd import square_root
+from embedx.kernels import kernel_part, square_root
 from embedx.optimizers.contract import LABELS, WORDS, Optimizer
 
 SMALLEST_SQUARE = np.float32(1e-12)  # beside s: a gradient shorter than a millionth moves a row by less than lr

@@ -19,11 +19,7 @@ from typing import Any
 import numpy as np
 
 from embedx.errors import EmbedxError
-from embedx.kernels.compiled import kernel, kernel_part
-from embedx.kernels.gemm import dot
-from embedx.kernels.maths import exp, softplus
-from embedx.kernels.random import bits, uniform
-from embedx.kernels.simd import padded
+from embedx.kernels import bits, dot, exp, kernel, kernel_part, padded, softplus, uniform
 from embedx.samplers.contract import Pairs, Sampler, SamplerData, new_data, pairs_of
 from embedx.samplers.principal_components import Projection, fit_projection, projected
 from embedx.samplers.tree import Tree, fit_tree, log_likelihood, log_probabilities, n_leaves_for, path_log_probability

@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from embedx.kernels.compiled import kernel, kernel_part
-from embedx.kernels.random import uniform
+from embedx.kernels import kernel, kernel_part, uniform
 from embedx.samplers.contract import Candidates, Paths, Sampler, SamplerData, new_data
 
 

@@ -1,6 +1,6 @@
 """All output rows are candidates, as in an exact softmax."""
 
-from embedx.kernels.compiled import kernel
+from embedx.kernels import kernel
 from embedx.samplers.contract import Sampler
 
 

@@ -38,8 +38,7 @@ import numba
 import numpy as np
 from numba import types
 
-from embedx.kernels.by_address import by_address
-from embedx.kernels.compiled import kernel
+from embedx.kernels import by_address, kernel
 from embedx.settings import Settings
 from embedx.training.progress import SILENT, Progress
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from embedx.kernels.simd import aligned_zeros
+from embedx.kernels import aligned_zeros
 
 MAX_ROWS = 1 << 14  # that components are found from; those of more differ by less than the data's own chance
 OVERSAMPLING = 10  # more directions than wanted, and

@@ -23,11 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from embedx.kernels.compiled import kernel, kernel_part
-from embedx.kernels.gemm import dot
-from embedx.kernels.maths import sigmoid, softplus
-from embedx.kernels.select import select
-from embedx.kernels.simd import aligned_zeros
+from embedx.kernels import aligned_zeros, dot, kernel, kernel_part, select, sigmoid, softplus
 from embedx.samplers.contract import Pairs
 
 CERTAIN = np.float32(1e4)  # finite, as saved parameters must be; e^-CERTAIN is 0 in float64 too

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from embedx.kernels.compiled import kernel
-from embedx.kernels.random import uniform
+from embedx.kernels import kernel, uniform
 from embedx.samplers.alias import AliasSampler
 from embedx.samplers.contract import FILTER_SIZE
 

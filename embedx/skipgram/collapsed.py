@@ -16,7 +16,7 @@ import numpy as np
 
 from embedx.engine import collapsed as engine
 from embedx.engine.alternating import Descent, Iteration, Side
-from embedx.kernels.random import stream_key
+from embedx.kernels import stream_key
 from embedx.skipgram.configuration import Configuration, configure
 from embedx.skipgram.settings import CollapsedSettings
 from embedx.skipgram.strategies import SMALLER

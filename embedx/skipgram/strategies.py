@@ -14,7 +14,7 @@ from embedx.engine import blocks, skipgram as engine, skipgram_retrieved as retr
 from embedx.engine.encoders import ENCODERS, pairs_of_centre
 from embedx.engine.loading import load_kernel
 from embedx.engine.select import JOINT, SINGLE, SUMMED
-from embedx.kernels.random import stream_key
+from embedx.kernels import stream_key
 from embedx.objectives.contract import Objective
 from embedx.objectives.retrieval import RetrievalObjective
 from embedx.optimizers.contract import new_table

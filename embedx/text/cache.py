@@ -25,8 +25,8 @@ from typing import Any
 import numpy as np
 
 from embedx.errors import EmbedxError
-from embedx.kernels.cache_home import cache_home
 from embedx.settings import TextSettings
+from embedx.storage.cache_home import cache_home
 from embedx.text.corpus_writer import CorpusWriter, explained, is_kept, remove_kept, sweep
 from embedx.text.encoded_corpus import EncodedCorpus, bytes_in, load, read_about
 from embedx.text.reading import Watch, check_found, read, skipped_kinds

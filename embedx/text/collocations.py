@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from embedx.kernels.compiled import kernel, kernel_part
+from embedx.kernels import kernel, kernel_part
 from embedx.settings import PhraseSettings
 from embedx.storage.disk import amount
 from embedx.text.counting import BYTES_PER_KEY, Counter

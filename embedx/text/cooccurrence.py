@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from embedx.errors import EmbedxError
-from embedx.kernels.compiled import kernel
+from embedx.kernels import kernel
 from embedx.text import cache
 from embedx.text.corpus_writer import explained, workspace
 from embedx.text.counting import BYTES_PER_KEY, Counter

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from embedx.kernels.compiled import kernel, kernel_part
+from embedx.kernels import kernel, kernel_part
 from embedx.text.ngrams import BEGINNING, END, FNV_OFFSET, FNV_PRIME, MASK, NOT_SPLIT, SIGN, NGrams, encoded
 
 OF_NEXT_WORD = np.int64(116049371)

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from embedx.errors import EmbedxError
-from embedx.kernels.compiled import kernel
+from embedx.kernels import kernel
 from embedx.settings import PhraseSettings
 from embedx.text import cache
 from embedx.text.collocations import CHUNK, find, pair_at, pairs_of

@@ -7,9 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from embedx.kernels.by_address import by_address
-from embedx.kernels.compiled import kernel_part
-from embedx.kernels.random import bits, high_half, low_half_below
+from embedx.kernels import bits, by_address, high_half, kernel_part, low_half_below
 from embedx.text.heldout import PIECE
 from embedx.text.tokenizer import END_OF_SENTENCE
 

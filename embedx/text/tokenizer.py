@@ -14,8 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from embedx.errors import EmbedxError
-from embedx.kernels.compiled import kernel, kernel_part
-from embedx.kernels.simd import prefetch
+from embedx.kernels import kernel, kernel_part, prefetch
 from embedx.settings import TextSettings
 from embedx.text.characters import BLOCK_BITS, DOT_ABOVE, DOTTED_CAPITAL_I, LINE_END, NOT_ASCII, SEPARATOR, tables, whole_tokens
 from embedx.text.tables import SENTENCE_END

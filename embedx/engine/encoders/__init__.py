@@ -25,7 +25,7 @@ for all, DEFAULTS of settings, and ABOUT for the help. In skip-gram x and h are 
 
 from importlib import import_module
 
-from embedx.kernels.compiled import chosen_by_number
+from embedx.kernels import chosen_by_number
 
 NAMES = ("skipgram", "cbow")  # as the user types them after --architecture
 ENCODERS = {name: import_module(f"{__name__}.{name}") for name in NAMES}

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from embedx.kernels.compiled import kernel_part
+from embedx.kernels import kernel_part
 
 PAIR, PER_CONTEXT = "pair", True
 DEFAULTS: dict[str, Any] = {}
