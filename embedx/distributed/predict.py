@@ -8,7 +8,7 @@ import numpy as np
 from embedx.classification.classifier import Classifier
 from embedx.distributed.ray_backend import connected, predictions
 from embedx.distributed.settings import ClusterSettings
-from embedx.training.progress import Progress
+from embedx.training import Progress
 
 MAX_ROWS = 1 << 13  # of a block
 

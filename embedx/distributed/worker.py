@@ -11,8 +11,7 @@ from typing import Any
 from embedx.distributed.replica import ParameterReplica
 from embedx.distributed.server import ParameterServer
 from embedx.storage.folder import installed_version
-from embedx.training.progress import SILENT
-from embedx.training.strategy import Strategy, Tally
+from embedx.training import SILENT, Strategy, Tally
 
 
 class Plan:

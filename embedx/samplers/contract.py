@@ -40,7 +40,7 @@ from numba import types
 
 from embedx.kernels import by_address, kernel
 from embedx.settings import Settings
-from embedx.training.progress import SILENT, Progress
+from embedx.training import SILENT, Progress
 
 Candidates = Literal["drawn", "all", "path", "retrieved"]
 FILTER_SIZE = 512

@@ -18,7 +18,7 @@ import numpy as np
 
 from embedx.storage.folder import as_text, checksum_of
 from embedx.text.word_list import WordList
-from embedx.training.progress import Progress
+from embedx.training import Progress
 
 KEY = re.compile(r"[0-9a-f]{24}")
 TOKENS, COUNTS, LETTERS, STARTS, ABOUT = "tokens.bin", "counts.npy", "letters.bin", "starts.npy", "about.json"

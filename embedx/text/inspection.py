@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from embedx.text.counting import Counter
-from embedx.training.progress import SILENT
+from embedx.training import SILENT
 
 GIANT = 1 << 20  # bytes of a line; books have some 500 kB in all
 PLACES = 3  # of each kind that are reported

@@ -21,8 +21,7 @@ import smart_open
 from embedx.errors import EmbedxError
 from embedx.storage.disk import amount
 from embedx.storage.schema import first_not_finite, row_blocks
-from embedx.training.memory import available_memory
-from embedx.training.progress import Progress
+from embedx.training import Progress, available_memory
 from embedx.vectors.subwords import Subwords
 
 if TYPE_CHECKING:
