@@ -16,6 +16,8 @@ from typing import Any, ClassVar, Self, dataclass_transform
 
 from embedx.errors import EmbedxError, choice
 
+Record = dict[str, Any]  # values by name, as JSON has them: settings, facts of a run, what was found in a text
+
 MOST = 2**31 - 1  # maximum of a whole number, unless its `param` says otherwise: kernels count in int32
 
 # By default, by scoring: gensim's, and half of what a fixed expression has.
@@ -137,11 +139,11 @@ class Settings:
             check(field, getattr(self, field.name))
 
     @classmethod
-    def from_options(cls, options: dict[str, Any]) -> Self:
+    def from_options(cls, options: Record) -> Self:
         """The settings of this class among `options`; those not given keep their defaults."""
         return cls(**{f.name: options[f.name] for f in dataclasses.fields(cls) if f.name in options})
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> Record:
         """The values as plain JSON types, to be saved beside a model."""
         values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         return {name: str(v) if isinstance(v, Path) else v for name, v in values.items()}
@@ -254,7 +256,7 @@ class TextSettings(Settings):
         if self.on_bad_record == "skip" and self.json_field is None and self.column is None:
             raise EmbedxError("--on-bad-record applies only with --json-field or --column")
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> Record:
         """The values that decide the tokens: not the memory for counting them, nor what is done about records of plain text."""
         has_records = self.json_field is not None or self.column is not None
         left_out = ["vocab_memory"] if has_records else ["vocab_memory", "on_bad_record"]
@@ -293,7 +295,7 @@ class StartSettings(Settings):
     )
     freeze: bool = param(False, "with --start: train only the vectors of new words")
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> Record:
         """The values; none without --start."""
         return super().record() if self.start else {}
 
@@ -346,7 +348,7 @@ class PhraseSettings(Settings):
         """The connector words, each once."""
         return tuple(dict.fromkeys((self.connector_words or "").replace(",", " ").split()))
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> Record:
         """The values, with the threshold that applies; none where nothing is joined."""
         return super().record() | {"phrase_threshold": self.threshold} if self.phrases else {}
 

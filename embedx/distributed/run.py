@@ -6,10 +6,10 @@ lost is trained by another.
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from embedx.distributed.ray_backend import DEPTH, LostWorkerError, Size, WorkerHandle, Workers
 from embedx.distributed.worker import Plan
+from embedx.settings import Record
 from embedx.training import Progress, Strategy, Tally, TrainState, n_bytes
 
 SLOWEST = 10.0  # times the mean seconds of a range, after which a worker is given up
@@ -84,10 +84,10 @@ class Distributed(Strategy):
     def baseline_loss(self) -> float | None:
         return self.inner.baseline_loss()
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> Record:
         return self.inner.identity() | {"chunks that a worker trains before it merges": self.chunks_per_range}
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> Record:
         facts = {
             "workers": self.size.workers, "threads_of_worker": self.size.threads,
             "chunks_of_range": self.chunks_per_range, "bytes_merged": self.n_bytes,

@@ -8,7 +8,7 @@ from typing import Any
 from embedx import registry
 from embedx.errors import EmbedxError, choice
 from embedx.objectives.contract import Objective
-from embedx.settings import option_name, settings_of
+from embedx.settings import Record, option_name, settings_of
 
 # Each as file.Class of this folder, in the order of all tables. An import needs no second line that way.
 REGISTRY = (
@@ -88,12 +88,12 @@ def _count(n: int, noun: str) -> str:
     return f"{n} {noun}" + ("" if n == 1 else "s")
 
 
-def measured() -> dict[str, Any]:
+def measured() -> Record:
     """What was measured of skip-gram: `about` the measurement, and of `objectives` by name their numbers."""
     return dict(json.loads(MEASURED_FILE.read_text("utf-8")))
 
 
-def told(numbers: dict[str, Any] | None) -> tuple[str, ...]:
+def told(numbers: Record | None) -> tuple[str, ...]:
     """The measured numbers of an objective as a table shows them, under MEASURED."""
     if numbers is None:
         return ("-",) * len(MEASURED)

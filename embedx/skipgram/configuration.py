@@ -20,6 +20,7 @@ from embedx.optimizers.contract import COLLAPSED, WORDS
 from embedx.samplers.contract import Sampler
 from embedx.settings import (
     PhraseSettings,
+    Record,
     Settings,
     TextSettings,
     VocabularySettings,
@@ -74,7 +75,7 @@ class Configuration:
     collapsed: CollapsedSettings | None  # with --collapsed
     start: Start | None  # with --start
     graph: GraphSettings | None  # with --walks
-    sampler_options: dict[str, Any]  # settings of the sampler's own
+    sampler_options: Record  # settings of the sampler's own
 
     @property
     def retrieves(self) -> bool:
@@ -102,7 +103,7 @@ class Configuration:
         others = [*([self.start.settings] if self.start else []), *([self.graph] if self.graph else [])]
         return [self.settings, own, self.objective.settings, self.text, self.vocabulary, self.phrases, *others]
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> Record:
         """All settings that apply, by name."""
         found = {name: value for group in self.groups() for name, value in group.record().items()}
         unused = () if self.collapsed is None else OF_STREAMING if self.objective.has_tail else (*OF_STREAMING, "draws")
@@ -139,7 +140,7 @@ def configure(
     return found
 
 
-def _streamed(name: str, options: dict[str, Any]) -> tuple[Objective, SkipGramSettings]:
+def _streamed(name: str, options: Record) -> tuple[Objective, SkipGramSettings]:
     """The objective and the settings where pairs are streamed."""
     objective = objectives.find(name)
     architecture = ENCODERS.get(options.get("architecture") or SkipGramSettings.architecture)
@@ -194,7 +195,7 @@ def in_order(objective: Objective) -> list[str]:
 # ---- with --collapsed
 
 
-def _collapsed(name: str, options: dict[str, Any]) -> tuple[Objective, SkipGramSettings]:
+def _collapsed(name: str, options: Record) -> tuple[Objective, SkipGramSettings]:
     """The objective and the settings where pairs are counted."""
     objective = objectives.find(name)
     made = _with_counts(objective, options)
@@ -213,7 +214,7 @@ def _collapsed(name: str, options: dict[str, Any]) -> tuple[Objective, SkipGramS
     return made, settings
 
 
-def _with_counts(objective: type[Objective], options: dict[str, Any]) -> Objective:
+def _with_counts(objective: type[Objective], options: Record) -> Objective:
     """The objective with its settings among `options`, by default those for word counts."""
     return objective(objective.Settings.from_options({**objective.word_defaults, **DEFAULTS, **options}))
 

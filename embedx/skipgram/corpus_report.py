@@ -2,11 +2,10 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from embedx.settings import VocabularySettings
+from embedx.settings import Record, VocabularySettings
 from embedx.skipgram.configuration import Configuration
 from embedx.skipgram.task import prepared
 from embedx.storage import disk
@@ -26,7 +25,7 @@ MEANINGS = {
 TOO_LITTLE = ": TOO LITTLE"
 
 
-def table(found: dict[str, Any]) -> str:
+def table(found: Record) -> str:
     """What `check` found, for people: a line for each fact, with its name before a tab."""
     text, own = found["text"], found["training"]
     rows = {"text": f"{text['n_bytes']:,} bytes, {text['n_lines']:,} lines, {found['tokens']:,} tokens"}
@@ -43,9 +42,7 @@ def table(found: dict[str, Any]) -> str:
     return "\n".join(f"{name}\t{value}" for name, value in rows.items())
 
 
-def check(
-    corpora: Sequence[str], config: Configuration, *, output: Path, cache_dir: Path | None, progress: Progress
-) -> dict[str, Any]:
+def check(corpora: Sequence[str], config: Configuration, *, output: Path, cache_dir: Path | None, progress: Progress) -> Record:
     """Read `corpora` once, with the configuration of `skipgram.task.train`; nothing is written but to the token cache, which
     training then finds filled. Raises `EmbedxError` for what `train` would.
     """
@@ -75,7 +72,7 @@ def check(
             }  # fmt: skip
 
 
-def coverage(counts: np.ndarray, min_counts: Sequence[int], vocabulary: VocabularySettings) -> list[dict[str, Any]]:
+def coverage(counts: np.ndarray, min_counts: Sequence[int], vocabulary: VocabularySettings) -> list[Record]:
     """The vocabulary at several minimum counts; `counts` int64 (n_types,), how often each word occurs."""
     found = []
     ordered = -np.sort(-counts)
@@ -87,6 +84,6 @@ def coverage(counts: np.ndarray, min_counts: Sequence[int], vocabulary: Vocabula
     return found
 
 
-def _places(places: Sequence[dict[str, Any]]) -> str:
+def _places(places: Sequence[Record]) -> str:
     found = [f"{place['source']} line {place['line']:,} byte {place['byte']:,}" for place in places]
     return ": " * bool(found) + ", ".join(found)

@@ -15,6 +15,7 @@ from embedx.engine import skipgram as engine, subwords
 from embedx.errors import DivergedError, EmbedxError
 from embedx.evaluation import heldout
 from embedx.samplers.contract import Sampler
+from embedx.settings import Record
 from embedx.skipgram.configuration import Configuration, by_size, resolved, warn_of_rate
 from embedx.skipgram.strategies import SMALLER, RetrievedStream, Streamed, empty_tables
 from embedx.text.encode import Corpora, encode
@@ -87,7 +88,7 @@ class Task:
     progress: Progress
     plan: MemoryPlan | None = None  # of memory
     loss_unit: str = ""
-    history: list[dict[str, Any]] = field(default_factory=list)  # held-out log-likelihoods, sums by span
+    history: list[Record] = field(default_factory=list)  # held-out log-likelihoods, sums by span
 
     @property
     def kept(self) -> np.ndarray:
@@ -100,7 +101,7 @@ class Task:
         of_ngrams = f" and {len(self.buckets):,} buckets" if len(self.buckets) else ""
         return f"{len(self.words):,} words{of_ngrams} × {self.config.settings.dim} numbers"
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> Record:
         """What decides the result, by which a resumed run is recognised."""
         start = self.config.start
         return {

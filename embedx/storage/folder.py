@@ -37,6 +37,7 @@ from typing import Any
 import numpy as np
 
 from embedx.errors import EmbedxError
+from embedx.settings import Record
 from embedx.storage import atomic, locks
 from embedx.storage.schema import FolderSchema, first_not_finite, row_blocks
 
@@ -57,8 +58,8 @@ class Folder:
     task: str
     names: dict[str, tuple[list[str], np.ndarray | None]]  # by the stem of their file; counts int64 (names,), or None
     arrays: dict[str, np.ndarray]  # memory-mapped
-    settings: dict[str, Any]
-    facts: dict[str, Any]
+    settings: Record
+    facts: Record
 
 
 # ---- reading
@@ -89,7 +90,7 @@ def read(path: str | Path, schema: FolderSchema) -> Folder:
     return Folder(path, schema.task, names, arrays, description["settings"], facts_of(description))
 
 
-def facts_of(description: Mapping[str, Any]) -> dict[str, Any]:
+def facts_of(description: Mapping[str, Any]) -> Record:
     """The facts of a run, with the version of embedx that wrote them and when."""
     return {"version": description.get("embedx"), "created": description.get("created"), **description["facts"]}
 
@@ -143,7 +144,7 @@ def _exists(file: Path) -> bool:
     return True
 
 
-def read_description(path: Path) -> dict[str, Any]:
+def read_description(path: Path) -> Record:
     """The content of model.json, checked as far as it lists the other files."""
     file = path / DESCRIPTION
     with reading(file):
@@ -181,7 +182,7 @@ def _short(value: Any) -> str:
     return text if len(text) <= 200 else f"{text[:200]}…"
 
 
-def read_array(file: Path, expected: dict[str, Any]) -> np.ndarray:
+def read_array(file: Path, expected: Record) -> np.ndarray:
     """The array in `file`, memory-mapped read-only, which must have the shape and dtype that model.json states."""
     with reading(file):
         mapped = np.lib.format.open_memmap(file, mode="r")

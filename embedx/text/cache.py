@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from embedx.errors import EmbedxError
-from embedx.settings import TextSettings
+from embedx.settings import Record, TextSettings
 from embedx.storage.cache_home import cache_home
 from embedx.text.corpus_writer import CorpusWriter, explained, is_kept, remove_kept, sweep
 from embedx.text.encoded_corpus import EncodedCorpus, bytes_in, load, read_about
@@ -96,7 +96,7 @@ def encode_sentences(
         return writer.finish({"sources": []}, {})
 
 
-def list_caches(cache_dir: Path | None = None) -> list[dict[str, Any]]:
+def list_caches(cache_dir: Path | None = None) -> list[Record]:
     """The corpora kept in the cache, the newest first: key, sources, settings, tokens, bytes and when each was created.
 
     Damaged ones are the last, with "damage" other than None; damage within the tokens shows when they are used.
@@ -154,7 +154,7 @@ def digest(identity: Any) -> str:
     return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:24]
 
 
-def _note_folders(report: dict[str, Any], sources: Sequence[Source], progress: Progress) -> None:
+def _note_folders(report: Record, sources: Sequence[Source], progress: Progress) -> None:
     """Say of each folder how many files were read, and what was not."""
     for folder in dict.fromkeys(source.folder for source in sources if source.folder):
         found = [each for each, source in zip(report["sources"], sources, strict=True) if source.folder == folder]
@@ -162,7 +162,7 @@ def _note_folders(report: dict[str, Any], sources: Sequence[Source], progress: P
         progress.note(f"{folder}: {files} read; skipped: {skipped_kinds(found) or 'none'}")
 
 
-def _note_bad(report: dict[str, Any], settings: TextSettings, progress: Progress) -> None:
+def _note_bad(report: Record, settings: TextSettings, progress: Progress) -> None:
     """Say what was left out of the sources, and how many damaged places they have."""
     done = {"replace": "replaced by U+FFFD", "skip": "skipped"}
     for source in report["sources"]:

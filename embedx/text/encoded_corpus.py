@@ -16,6 +16,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from embedx.settings import Record
 from embedx.storage.folder import as_text, checksum_of
 from embedx.text.word_list import WordList
 from embedx.training import Progress
@@ -34,7 +35,7 @@ class EncodedCorpus:
         about = read_about(folder)
         self.key: str = about["key"]  # "" for a temporary corpus
         self.n_tokens: int = about["n_tokens"]  # without the marks between sentences
-        self.report: dict[str, Any] = about["report"]
+        self.report: Record = about["report"]
         self.bytes = bytes_in(folder)
         self.tokens: np.ndarray = np.memmap(folder / TOKENS, np.int32, "r")
         self.counts: np.ndarray = np.asarray(np.load(folder / COUNTS, mmap_mode="r"))  # int64 (n_types,)
@@ -76,13 +77,13 @@ def load(folder: Path, progress: Progress) -> EncodedCorpus | None:
         return None
 
 
-def write_about(folder: Path, about: dict[str, Any]) -> None:
+def write_about(folder: Path, about: Record) -> None:
     """Write about.json beside the other files, of which it has the checksum if the corpus is to be kept."""
     about = about | {"data_checksum": checksum(folder) if about["key"] else None}
     (folder / ABOUT).write_text(as_text(about), "utf-8")
 
 
-def read_about(folder: Path) -> dict[str, Any]:
+def read_about(folder: Path) -> Record:
     """The content of about.json. Raises unless it is as it was written."""
     about = json.loads((folder / ABOUT).read_bytes())
     if not isinstance(about, dict) or about["checksum"] != checksum_of(about) or about["key"] not in ("", folder.name):

@@ -10,10 +10,10 @@ import unicodedata
 from collections import Counter as Tally
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from embedx.settings import Record
 from embedx.text.counting import Counter
 from embedx.training import SILENT
 
@@ -36,7 +36,7 @@ class Inspector:
     def __init__(self, folder: Path) -> None:
         """`folder` holds the hashes of lines that outgrow LINE_MEMORY."""
         self.counts = dict.fromkeys(KINDS, 0)
-        self.places: dict[str, list[dict[str, Any]]] = {kind: [] for kind in KINDS}
+        self.places: dict[str, list[Record]] = {kind: [] for kind in KINDS}
         self.characters = np.zeros(sys.maxunicode + 1, np.int64)  # how often each occurs
         self.line_keys = Counter(folder, LINE_MEMORY)
         self.n_bytes = self.n_lines = 0
@@ -63,7 +63,7 @@ class Inspector:
         if is_last:
             self._begin_source()
 
-    def _place(self, source: str, data: bytes, at: int) -> dict[str, Any]:
+    def _place(self, source: str, data: bytes, at: int) -> Record:
         """Where data[at] is: line, from 1, and byte, from 0. Before the data begins the line in which they do."""
         return {"source": source, "line": self.line + data.count(b"\n", 0, max(at, 0)), "byte": self.offset + at}
 
@@ -92,7 +92,7 @@ class Inspector:
         self.line += len(lines)
         self.line_start += int((lengths + 1).sum())
 
-    def findings(self) -> dict[str, Any]:
+    def findings(self) -> Record:
         """What was found in the sources that were finished, as plain types by name."""
         n_lines = n_distinct = 0
         for keys, times in self.line_keys.counted(SILENT, "", ""):

@@ -3,12 +3,11 @@
 import collections
 import contextlib
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
 from embedx.errors import EmbedxError
-from embedx.settings import TextSettings
+from embedx.settings import Record, TextSettings
 from embedx.storage.disk import amount
 from embedx.text.corpus_writer import CorpusWriter
 from embedx.text.parallel_tokenizer import pieces
@@ -24,7 +23,7 @@ COUNT_SHARE = 0.25  # of the free memory, for words while a text is read: what u
 def read(
     sources: Sequence[Source], settings: TextSettings, progress: Progress, writer: CorpusWriter, threads: int,
     watch: Watch | None,
-) -> dict[str, Any]:  # fmt: skip
+) -> Record:  # fmt: skip
     """Read all sources into `writer`; the report of what was found, be it nothing."""
     n_tokens = 0
     memory = int(COUNT_SHARE * available_memory() if settings.vocab_memory is None else 1e9 * settings.vocab_memory)
@@ -57,7 +56,7 @@ def read(
     return {"n_tokens": n_tokens, "sources": blocks.reports}
 
 
-def check_found(report: dict[str, Any], sources: Sequence[Source], settings: TextSettings) -> None:
+def check_found(report: Record, sources: Sequence[Source], settings: TextSettings) -> None:
     """Raise `EmbedxError` if there are no words in the sources."""
     if report["n_tokens"]:
         return
@@ -71,7 +70,7 @@ def check_found(report: dict[str, Any], sources: Sequence[Source], settings: Tex
     raise EmbedxError(f"{names}: no words in it; {why}")
 
 
-def skipped_kinds(sources: Sequence[dict[str, Any]]) -> str:
+def skipped_kinds(sources: Sequence[Record]) -> str:
     """How many of the sources, by their reports, were skipped because they are no text, by kind; "" if none was."""
     kinds = collections.Counter(report["skipped"] for report in sources if report["skipped"])
     return ", ".join(f"{n:,} {kind}" for kind, n in kinds.items())

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from embedx.errors import EmbedxError, near
+from embedx.settings import Record
 
 KINDS = {"text": ("text", "wikipedia"), "classes": ("xc", "idx")}  # what a recipe is for, and the readers of each
 OF_PARTS = ("about", "files", "members")  # fields that a part has of its own
@@ -50,8 +51,8 @@ class Recipe:
     licence: str = ""
     citation: str = ""
     values: dict[str, str] = field(default_factory=dict)  # placeholders and what stands for them unless the name says otherwise
-    parts: dict[str, dict[str, Any]] = field(default_factory=dict)  # other parts of the files, by name: see OF_PARTS
-    settings: dict[str, Any] = field(default_factory=dict)  # default values of TextSettings for this corpus
+    parts: dict[str, Record] = field(default_factory=dict)  # other parts of the files, by name: see OF_PARTS
+    settings: Record = field(default_factory=dict)  # default values of TextSettings for this corpus
 
     @property
     def download(self) -> str:
@@ -165,7 +166,7 @@ def _folders() -> Iterator[Path]:
             return
 
 
-def _content(file: Path) -> dict[str, Any]:
+def _content(file: Path) -> Record:
     """The fields of a TOML file. Raises OSError, ValueError or RecursionError where it is none, or longer than a recipe."""
     if not os.path.isfile(file):
         raise OSError("no file")  # a pipe would not end
@@ -174,7 +175,7 @@ def _content(file: Path) -> dict[str, Any]:
     return tomllib.loads(file.read_text("utf-8"))
 
 
-def _content_if_readable(file: Path) -> dict[str, Any]:
+def _content_if_readable(file: Path) -> Record:
     with contextlib.suppress(OSError, ValueError, RecursionError):  # the last of brackets within brackets
         return _content(file)
     return {}

@@ -8,10 +8,9 @@ import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from embedx.errors import EmbedxError
-from embedx.settings import TextSettings
+from embedx.settings import Record, TextSettings
 from embedx.text.recipes import Recipe, find_recipe, near_recipe
 
 STANDARD_INPUT = "-"
@@ -38,7 +37,7 @@ class Source:
 
     name: str  # as the user knows it, for messages
     reader: str  # "text", "wikipedia", "json", "table", "rows", "edges", or "any" where the name does not show it
-    fingerprint: dict[str, Any] | None  # identifies its content for the token cache (a URL's is its name); None: not cached
+    fingerprint: Record | None  # identifies its content for the token cache (a URL's is its name); None: not cached
     location: str = ""  # path or URL to open, where it is not the name
     cut_off: bool = False  # a dump that is known to end in the middle
     members: str = ""  # of an archive: which of its members are read, a glob; "" where it is none
@@ -78,7 +77,7 @@ def resolve(corpora: Sequence[str]) -> list[Source]:
     return list(sources.values())
 
 
-def recipe_defaults(corpora: Sequence[str]) -> dict[str, Any]:
+def recipe_defaults(corpora: Sequence[str]) -> Record:
     """The default `TextSettings` of the corpora, where all agree: those of a recipe, or of a Wikipedia dump."""
     defaults = [_defaults_of(corpus) for corpus in corpora]
     return defaults[0] if defaults and all(d == defaults[0] for d in defaults) else {}
@@ -146,7 +145,7 @@ def _file(path: str, members: str = ALL_MEMBERS) -> Source:
     return Source(path, reader_of(path), _fingerprint(path, members), members=members)
 
 
-def _fingerprint(path: str, members: str) -> dict[str, Any] | None:
+def _fingerprint(path: str, members: str) -> Record | None:
     try:
         status = os.stat(path)
     except OSError as error:
@@ -157,7 +156,7 @@ def _fingerprint(path: str, members: str) -> dict[str, Any] | None:
     return found | {"members": members} if members else found
 
 
-def current_fingerprint(source: Source) -> dict[str, Any] | None:
+def current_fingerprint(source: Source) -> Record | None:
     """The fingerprint the source has now: another one means that it was changed while it was read."""
     if source.fingerprint is None or "path" not in source.fingerprint:
         return source.fingerprint
@@ -176,7 +175,7 @@ def _of_recipe(recipe: Recipe) -> list[Source]:
     ]
 
 
-def described(corpus: str) -> dict[str, Any]:
+def described(corpus: str) -> Record:
     """What is known of a corpus without reading it, by name: of a recipe all that it says, and where its files are."""
     if recipe := recipe_meant(corpus):
         stated = {name: value for name, value in vars(recipe).items() if value and name != "folder"}
@@ -194,7 +193,7 @@ def reader_of(name: str) -> str:
     return FORMATS.get(os.path.splitext(stem)[1] if suffix in COMPRESSED else suffix, "any")
 
 
-def _defaults_of(corpus: str) -> dict[str, Any]:
+def _defaults_of(corpus: str) -> Record:
     if recipe := recipe_meant(corpus):
         return recipe.settings
     return {"tokenizer": "words", "lowercase": True} if reader_of(corpus) == "wikipedia" else {}

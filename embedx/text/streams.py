@@ -22,7 +22,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple, Self
 
 from embedx.errors import EmbedxError
-from embedx.settings import TextSettings
+from embedx.settings import Record, TextSettings
 from embedx.text import archives, tables
 from embedx.text.in_order import in_order
 from embedx.text.sources import EDGES, ROWS, STANDARD_INPUT, Source, is_url, reader_of
@@ -244,7 +244,7 @@ def _bzip2_blocks(file: Any, threads: int) -> Iterator[bytes]:
 
 
 def text_blocks(
-    source: Source, file: CountedReader, settings: TextSettings = PLAIN, threads: int = 1, report: dict[str, Any] | None = None
+    source: Source, file: CountedReader, settings: TextSettings = PLAIN, threads: int = 1, report: Record | None = None
 ) -> Iterator[bytes]:
     """The text of an open source as blocks of UTF-8 (where it is well-formed), a few times BLOCK_BYTES or a record.
 
@@ -267,9 +267,7 @@ def text_blocks(
             raise EmbedxError(f"{source.name}: no member of it is {source.members}; is it the right file?")
 
 
-def _text_of_file(
-    source: Source, file: CountedReader, settings: TextSettings, threads: int, report: dict[str, Any]
-) -> Iterator[bytes]:
+def _text_of_file(source: Source, file: CountedReader, settings: TextSettings, threads: int, report: Record) -> Iterator[bytes]:
     name, format, whole = source.name, source.format(settings), source.has_sentences(settings)
     field = settings.json_field if format == "json" else settings.column
     note_bad = functools.partial(tables.count_bad, report, settings.on_bad_record)
@@ -331,7 +329,7 @@ def reason(error: BaseException) -> str:
 # ---- reading ahead
 
 
-def new_report(source: Source) -> dict[str, Any]:
+def new_report(source: Source) -> Record:
     """What is found in a source; `skipped` is what it is if it is no text, but in a folder beside text."""
     found = {"tokens": 0, "bad_utf8": 0, "first_bad_byte": None, "too_long": 0, "bad_records": 0, "first_bad_record": ""}
     return {"name": source.name, **found, "skipped": ""}

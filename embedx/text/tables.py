@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from embedx.errors import EmbedxError
+from embedx.settings import Record
 from embedx.text.archives import BlockReader
 
 MAX_RECORD_BYTES = 1 << 24  # ten times the longest article; JSON of brackets alone takes twenty times as much when it is read
@@ -42,7 +43,7 @@ class Bad(NamedTuple):
     remedy: str
 
 
-def count_bad(report: dict[str, Any], on_bad: str, place: str, bad: Bad) -> None:
+def count_bad(report: Record, on_bad: str, place: str, bad: Bad) -> None:
     """The record at `place`, FILE:LINE, is bad: an error, unless `on_bad` is "skip", else counted in the source's report."""
     if on_bad == "error":
         raise EmbedxError(f"{place}: {bad.why}; {bad.remedy}, or leave out such records by --on-bad-record skip")
@@ -132,7 +133,7 @@ def lines_of(blocks: Iterable[bytes], name: str) -> Iterator[bytes]:
         yield line
 
 
-def json_records(lines: Iterable[bytes]) -> Iterator[tuple[int, dict[str, Any] | Bad]]:
+def json_records(lines: Iterable[bytes]) -> Iterator[tuple[int, Record | Bad]]:
     """The objects of JSON Lines."""
     remedy = "write an object in each line, as jq -c '.[]' does of a list"
     for number, line in enumerate(lines, 1):
@@ -240,7 +241,7 @@ def parquet_values(file: Any, name: str, column: str | None) -> Iterator[tuple[i
 
 def parquet_records(
     file: Any, name: str, choose: Callable[[list[str]], list[str] | None], is_text: bool = False
-) -> Iterator[tuple[int, dict[str, Any]]]:
+) -> Iterator[tuple[int, Record]]:
     """The rows of a Parquet file; `file`, a `CountedReader`, counts as read what its rows are of all.
 
     choose  given all columns, those that are read; None: all

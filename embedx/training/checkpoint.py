@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from embedx.errors import DivergedError, EmbedxError
+from embedx.settings import Record
 from embedx.storage import atomic, folder as folders, locks
 from embedx.storage.disk import check_disk
 from embedx.training.memory import MAX_COPY, available_memory, n_bytes
@@ -63,7 +64,7 @@ def output_of(named: Path) -> Path:
     return named.with_name(named.name.removesuffix(SUFFIX)) if named.name.endswith(SUFFIX) else named
 
 
-def requested(output: Path) -> tuple[str, dict[str, Any], str]:
+def requested(output: Path) -> tuple[str, Record, str]:
     """(command, arguments, working directory) of the run whose checkpoints lie beside `output`. `EmbedxError` if none do."""
     file = folder_of(output) / RUN
     try:
@@ -90,7 +91,7 @@ class Checkpoints:
 
     def __init__(self, output: Path, request: Request, overwrite: bool, progress: Progress) -> None:
         self.folder, self.request, self.progress = folder_of(output), request, progress
-        self.identity: Callable[[], dict[str, Any]] = dict
+        self.identity: Callable[[], Record] = dict
         self.began = time.monotonic()  # of the interval
         self.writing: threading.Thread | None = None
         self.lock: int | None = None
@@ -140,7 +141,7 @@ class Checkpoints:
         line, is_short = check_disk(self.folder.parent, model, n_states * state)
         (self.progress.note if is_short else self.progress.detail)(line)
 
-    def identify(self, identity: Callable[[], dict[str, Any]]) -> None:
+    def identify(self, identity: Callable[[], Record]) -> None:
         """Set what the run depends on beside its arguments, as JSON types: its data above all. Called when it is needed."""
         self.identity = identity
 
@@ -176,7 +177,7 @@ class Checkpoints:
         False if none can be read.
         """
         self.finish()
-        found: dict[str, Any] = {}
+        found: Record = {}
         for file in self.states():
             with contextlib.suppress(*DAMAGED):
                 values = self._read(file, state)["values"]
@@ -188,14 +189,14 @@ class Checkpoints:
             state.restore(found)
         return bool(found)
 
-    def _read(self, file: Path, state: TrainState) -> dict[str, Any]:
+    def _read(self, file: Path, state: TrainState) -> Record:
         """What `_write` wrote. Raises one of DAMAGED."""
         with file.open("rb") as opened, np.load(opened, allow_pickle=False) as stored:
 
-            def arrays(value: dict[str, Any]) -> Any:
+            def arrays(value: Record) -> Any:
                 return stored[f"array{value[ARRAY]}"][()] if value.keys() == {ARRAY} else value
 
-            tree: dict[str, Any] = json.loads(bytes(stored["tree"]), object_hook=arrays)
+            tree: Record = json.loads(bytes(stored["tree"]), object_hook=arrays)
         tree["values"] = {name: typed(tree["values"][name], value.read()) for name, value in state.values.items()}
         return tree
 
@@ -294,7 +295,7 @@ class Checkpoints:
         self.lock = None
 
 
-def by_option(command: str, arguments: Mapping[str, Any], directory: str) -> dict[str, Any]:
+def by_option(command: str, arguments: Mapping[str, Any], directory: str) -> Record:
     """A command by the names of its arguments, those that were typed as options by these."""
     typed = {f"--{name.replace('_', '-')}": value for name, value in (arguments.get("typed") or {}).items()}
     return {**arguments, **typed, "command": command, "directory": directory}

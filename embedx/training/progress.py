@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Self, TextIO
 
 from embedx.errors import EmbedxError
+from embedx.settings import Record
 
 LOGGER = logging.getLogger("embedx")
 NOTEBOOK_COLUMNS = 80
@@ -94,7 +95,7 @@ class Reporter(Progress):
     def start(self, title: str, total: float | None, unit: str, done: float = 0.0) -> None:
         self._title, self._total, self._unit, self._before = title, total, unit.strip(), done
         self._started = self._last_line = time.monotonic()
-        self._last: tuple[float, dict[str, Any]] = (done, {})
+        self._last: tuple[float, Record] = (done, {})
         if self.on_terminal:
             self._draw(self._started)
 
@@ -147,7 +148,7 @@ class Reporter(Progress):
             *([f"{_clock(left)} left"] if left is not None else []), *filter(None, [self._rate(facts, rate)]), *_loss(facts),
         ]  # fmt: skip
 
-    def _rate(self, facts: dict[str, Any], rate: float) -> str:
+    def _rate(self, facts: Record, rate: float) -> str:
         """The speed of the last interval, if it was reported, else of the stage."""
         for name, value in facts.items():
             if name.endswith("_per_second"):
@@ -211,7 +212,7 @@ def reporter(verbose: bool) -> Progress:
     return Reporter(sys.stderr) if verbose else Logged() if LOGGER.isEnabledFor(logging.INFO) else SILENT
 
 
-def _loss(facts: dict[str, Any]) -> list[str]:
+def _loss(facts: Record) -> list[str]:
     return [] if facts.get("loss") is None else [f"loss {_short(facts['loss'])}"]
 
 

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any
 
 from embedx.errors import DivergedError, EmbedxError
+from embedx.settings import Record
 from embedx.training.checkpoint import Checkpoints
 from embedx.training.guard import Guard
 from embedx.training.interrupts import to_the_end
@@ -44,10 +45,10 @@ class Outcome:
     diverged: DivergedError | None = None  # why it ended early, with the parameters of the last good checkpoint
     initial_loss: float | None = None  # mean per pair before training
     baseline_loss: float | None = None  # and of a model that knows only how often each class occurs
-    facts_of_strategy: dict[str, Any] = field(default_factory=dict)
+    facts_of_strategy: Record = field(default_factory=dict)
     curve: list[dict[str, float]] = field(default_factory=list)  # the mean loss over each twentieth of the run
 
-    def facts(self, loss_unit: str = "") -> dict[str, Any]:
+    def facts(self, loss_unit: str = "") -> Record:
         """For the model's record: losses in this unit, how long it trained, rates after rollbacks, and the strategy's facts."""
         always = {
             "final_loss": self.final_loss, "loss_unit": loss_unit, "highest_loss": self.highest_loss,
@@ -255,7 +256,7 @@ class _Work:
         now, budget, unit = self.seconds, self.schedule.time_budget, self.schedule.unit
         new = tally.since(self.reported)
         if new.words > 0 and not self.strategy.reports_itself:
-            facts: dict[str, Any] = {f"{unit}_per_second": round(new.words / max(now - self.reported_at, 1e-9))}
+            facts: Record = {f"{unit}_per_second": round(new.words / max(now - self.reported_at, 1e-9))}
             if unit != "nodes":
                 facts |= self.schedule.epoch(self.next_step - len(self.under_way))
             self.progress.update(

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from embedx.errors import EmbedxError, choice, near
-from embedx.settings import MAX_PASSES, PhraseSettings
+from embedx.settings import MAX_PASSES, PhraseSettings, Record
 from embedx.storage.folder import DESCRIPTION, Folder, blamed_on, damaged, present, read as read_folder, save as save_folder
 from embedx.storage.schema import Array, FolderSchema, Names, row_blocks
 from embedx.text.ngrams import ngrams
@@ -69,8 +69,8 @@ class WordVectors:
     arrays: dict[str, np.ndarray]  # "input": float32 (words, dim); more when the model was trained by embedx
     _: KW_ONLY
     counts: np.ndarray | None = None  # int64 (words,)
-    settings: dict[str, Any] = field(default_factory=dict)
-    facts: dict[str, Any] = field(default_factory=dict)
+    settings: Record = field(default_factory=dict)
+    facts: Record = field(default_factory=dict)
     phrases: Phrases | None = None  # the collocations joined in its text
     subwords: Subwords | None = None  # the vectors of n-grams, if there are any
 
