@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Self, dataclass_transform
 from embedx.errors import EmbedxError, choice
 
 Record = dict[str, Any]  # values by name, as JSON has them: settings, facts of a run, what was found in a text
+Options = Mapping[str, Any]  # such values that are only read, as those that the user gives
 
 MOST = 2**31 - 1  # maximum of a whole number, unless its `param` says otherwise: kernels count in int32
 
@@ -62,7 +63,7 @@ def option_name(name: str) -> str:
     return ("--set " if name in FINE else "--") + name.replace("_", "-")
 
 
-def as_arguments(options: Mapping[str, Any]) -> list[str]:
+def as_arguments(options: Options) -> list[str]:
     """Settings as words of a command line."""
     words = []
     for name, value in options.items():
@@ -102,7 +103,7 @@ def fraction(text: str) -> float:
         raise EmbedxError(f"--heldout {text}: not a fraction; write 0.1% or 0.001 (embedx eval takes a text)") from None
 
 
-def check_used(given: Mapping[str, Any], needs: Iterable[tuple[str, bool, str]]) -> None:
+def check_used(given: Options, needs: Iterable[tuple[str, bool, str]]) -> None:
     """Raise `EmbedxError` if a setting was given that has no effect here.
 
     needs  names of settings, each with whether it has one, and with what else (`without ...`) it would
@@ -353,7 +354,7 @@ class PhraseSettings(Settings):
         return super().record() | {"phrase_threshold": self.threshold} if self.phrases else {}
 
 
-def check_word_settings(options: Mapping[str, Any]) -> None:
+def check_word_settings(options: Options) -> None:
     """Raise `EmbedxError` for settings of phrases without --phrases, and settings that choose words beside --vocab."""
     is_listed, others = options.get("vocab") is not None, [name for name in settings_of(PhraseSettings) if name != "phrases"]
     check_used(options, ((name, bool(options.get("phrases")), "--phrases") for name in others))

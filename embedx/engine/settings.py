@@ -1,11 +1,8 @@
 """Settings that every training task has; a task adds its own, and may give one of these another default or another meaning."""
 
-from collections.abc import Mapping
-from typing import Any
-
 from embedx.errors import EmbedxError
 from embedx.samplers import SAMPLERS
-from embedx.settings import MAX_THREADS, Settings, param, seconds
+from embedx.settings import MAX_THREADS, Options, Settings, param, seconds
 
 MAX_RATE = 1e38  # about what a float32 can be
 DETERMINISTIC_PARTS = 4  # parts of a sum with --deterministic, whatever the number of threads
@@ -43,7 +40,7 @@ class TrainingSettings(Settings):
             raise EmbedxError("--deterministic: how far --time-budget comes is never the same; give --epochs instead")
 
 
-def check_stopping(options: Mapping[str, Any]) -> None:
+def check_stopping(options: Options) -> None:
     """Raise `EmbedxError` if options that were typed say twice when training ends."""
     if "epochs" in options and "time_budget" in options:
         raise EmbedxError("--epochs and --time-budget both say when to stop; give one of them")

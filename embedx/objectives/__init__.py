@@ -1,14 +1,12 @@
 """The registry of objectives: one line each. `contract` says what an objective is, its own file what it computes."""
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from embedx import registry
 from embedx.errors import EmbedxError, choice
 from embedx.objectives.contract import Objective
-from embedx.settings import Record, option_name, settings_of
+from embedx.settings import Options, Record, option_name, settings_of
 
 # Each as file.Class of this folder, in the order of all tables. An import needs no second line that way.
 REGISTRY = (
@@ -41,7 +39,7 @@ def find(name: str) -> type[Objective]:
     return OBJECTIVES[name]
 
 
-def check_applies(given: Mapping[str, Any], objective: str) -> None:
+def check_applies(given: Options, objective: str) -> None:
     """Raise `EmbedxError` if a setting was given that only other objectives have."""
     for name in given:
         takers = [other for other, each in OBJECTIVES.items() if name in settings_of(each.Settings)]

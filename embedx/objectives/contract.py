@@ -65,7 +65,6 @@ Which rows compete is decided by a sampler (`embedx.samplers`), of a kind that t
 
 import abc
 import dataclasses
-from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -73,7 +72,7 @@ import numpy as np
 from embedx.samplers import names_of
 from embedx.samplers.contract import Candidates, Paths
 from embedx.search.spec import SearchSpec
-from embedx.settings import Settings, param
+from embedx.settings import Options, Settings, param
 
 
 class SampledSettings(Settings, fine=True):
@@ -117,9 +116,9 @@ class Objective(abc.ABC):
     uses_score_gain: bool = False  # True: it must be filled
     # Settings that suit it better than the task's own, its own settings among them: of classification, for each kind of input
     # if need be (`ByInput`), with rates for inputs of length 1; and of skip-gram.
-    label_defaults: Mapping[str, Any] = {}
-    word_defaults: Mapping[str, Any] = {}
-    large_text_defaults: Mapping[str, Any] = {}  # what takes the place of `word_defaults` where the text is large
+    label_defaults: Options = {}
+    word_defaults: Options = {}
+    large_text_defaults: Options = {}  # what takes the place of `word_defaults` where the text is large
     word_settings: tuple[str, ...] = ()  # settings of its own that mean nothing to classification,
     label_settings: tuple[str, ...] = ()  # and to skip-gram
     state_width: int = 0

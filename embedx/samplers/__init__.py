@@ -1,14 +1,13 @@
 """Negative samplers: which output rows are candidates beside the positives. The registry, one line each; see `contract`."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 import numpy as np
 
 from embedx import registry
 from embedx.errors import EmbedxError, choice
 from embedx.samplers.contract import Candidates, Paths, Sampler
-from embedx.settings import option_name, settings_of
+from embedx.settings import Options, Record, option_name, settings_of
 
 # Each as file.Class of this folder, in the order of help texts.
 REGISTRY = (
@@ -37,13 +36,13 @@ def first_drawn(names: Iterable[str]) -> str:
     return next(name for name in names if SAMPLERS[name].candidates == "drawn")
 
 
-def own_options(options: Mapping[str, Any]) -> dict[str, Any]:
+def own_options(options: Options) -> Record:
     """Those of the options that are settings of a sampler's own."""
     own = {setting for each in SAMPLERS.values() for setting in settings_of(each.Settings)}
     return {name: value for name, value in options.items() if name in own}
 
 
-def make(name: str, options: Mapping[str, Any], *, replacement: bool = True, corrected: bool = False) -> Sampler:
+def make(name: str, options: Options, *, replacement: bool = True, corrected: bool = False) -> Sampler:
     """The sampler of that name with its own settings among `options`, for an objective whose predictions are `corrected`
     for the noise, or are not.
 
@@ -59,7 +58,7 @@ def make(name: str, options: Mapping[str, Any], *, replacement: bool = True, cor
 
 
 def with_warm_up(
-    name: str, taken: Iterable[str], options: Mapping[str, Any], *, replacement: bool = True, corrected: bool = False
+    name: str, taken: Iterable[str], options: Options, *, replacement: bool = True, corrected: bool = False
 ) -> tuple[Sampler, Sampler | None]:
     """The sampler of that name and, if it retrieves rows, the first of those `taken` that draws, which does until it can.
 
@@ -79,7 +78,7 @@ def prepared(both: tuple[Sampler, Sampler | None], counts: np.ndarray, paths: Pa
     return both
 
 
-def recorded(settings: Mapping[str, Any], *, replacement: bool) -> Sampler:
+def recorded(settings: Options, *, replacement: bool) -> Sampler:
     """The sampler that a saved model was trained with, from the settings beside it; all rows where none is named."""
     name = settings.get("sampler") or "all"
     if name not in SAMPLERS:

@@ -5,8 +5,6 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -19,6 +17,7 @@ from embedx.objectives.contract import Objective
 from embedx.optimizers.contract import COLLAPSED, WORDS
 from embedx.samplers.contract import Sampler
 from embedx.settings import (
+    Options,
     PhraseSettings,
     Record,
     Settings,
@@ -111,7 +110,7 @@ class Configuration:
 
 
 def configure(
-    objective: str | None, options: Mapping[str, Any], *, is_collapsed: bool = False, defaults: Mapping[str, Any] | None = None,
+    objective: str | None, options: Options, *, is_collapsed: bool = False, defaults: Options | None = None,
     model: WordVectors | None = None,
 ) -> Configuration:  # fmt: skip
     """The configuration that options ask for; what they leave open is as in the model of --start, then in `defaults`, then as

@@ -14,7 +14,6 @@ kept where the scores of the objective mean the same as those of the model: both
 for predictions.
 """
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,16 @@ from embedx.engine.skipgram import SkipGramTables
 from embedx.errors import EmbedxError
 from embedx.objectives.contract import Objective
 from embedx.optimizers.contract import PER_COORDINATE, PER_ROW, WORDS
-from embedx.settings import MAX_PASSES, PhraseSettings, StartSettings, VocabularySettings, check_used, option_name, settings_of
+from embedx.settings import (
+    MAX_PASSES,
+    Options,
+    PhraseSettings,
+    StartSettings,
+    VocabularySettings,
+    check_used,
+    option_name,
+    settings_of,
+)
 from embedx.skipgram.settings import SkipGramSettings
 from embedx.text.encoded_corpus import EncodedCorpus
 from embedx.text.vocabulary import Vocabulary, is_wanted
@@ -50,7 +58,7 @@ class Start:
         self.objective = objectives.find(self.model.facts["objective"])
         self.index = self.model.key_to_index
 
-    def with_defaults(self, options: Mapping[str, Any]) -> dict[str, Any]:
+    def with_defaults(self, options: Options) -> dict[str, Any]:
         """The options, those that have to be the model's and are not given as there. Raises `EmbedxError` for others."""
         for name in settings_of(PhraseSettings):
             if name in options:
@@ -151,7 +159,7 @@ class Start:
         return [checksum(array) for _, array in sorted(self.model.arrays.items())]
 
 
-def started(options: Mapping[str, Any], model: WordVectors | None = None) -> Start | None:
+def started(options: Options, model: WordVectors | None = None) -> Start | None:
     """The model that the options name to start from, if it is not given; None if they name none. Raises `EmbedxError`."""
     check_used({"freeze": options.get("freeze") or None}, [("freeze", options.get("start") is not None, "--start")])
     return Start(StartSettings.from_options(dict(options)), model) if options.get("start") is not None else None

@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from embedx.engine import skipgram as engine, subwords
 from embedx.errors import DivergedError, EmbedxError
 from embedx.evaluation import heldout
 from embedx.samplers.contract import Sampler
-from embedx.settings import Record
+from embedx.settings import Options, Record
 from embedx.skipgram.configuration import Configuration, by_size, resolved, warn_of_rate
 from embedx.skipgram.strategies import SMALLER, RetrievedStream, Streamed, empty_tables
 from embedx.text.encode import Corpora, encode
@@ -175,7 +175,7 @@ class Task:
         return found
 
     def run(
-        self, strategy: Strategy, snapshot: Mapping[str, Any] | None = None, checkpoints: Checkpoints | None = None,
+        self, strategy: Strategy, snapshot: Options | None = None, checkpoints: Checkpoints | None = None,
         callbacks: Sequence[Callback] = (),
     ) -> trainer.Outcome:  # fmt: skip
         """Train the tables in place; `snapshot` is of the state of a run that was set up alike, to resume."""
@@ -253,7 +253,7 @@ class Task:
 
 def train(
     corpora: Corpora, config: Configuration, *, progress: Progress = SILENT, cache_dir: Path | None = None,
-    snapshot: Mapping[str, Any] | None = None, checkpoints: Checkpoints | None = None, callbacks: Iterable[Callback] = (),
+    snapshot: Options | None = None, checkpoints: Checkpoints | None = None, callbacks: Iterable[Callback] = (),
     wrap: Callable[[Task], Strategy] | None = None,
 ) -> TrainedVectors:  # fmt: skip
     """Word vectors of `corpora`: what the command line takes (paths, globs, URLs, recipes, "-"), or an iterable of token lists.

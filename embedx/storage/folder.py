@@ -37,7 +37,7 @@ from typing import Any
 import numpy as np
 
 from embedx.errors import EmbedxError
-from embedx.settings import Record
+from embedx.settings import Options, Record
 from embedx.storage import atomic, locks
 from embedx.storage.schema import FolderSchema, first_not_finite, row_blocks
 
@@ -90,7 +90,7 @@ def read(path: str | Path, schema: FolderSchema) -> Folder:
     return Folder(path, schema.task, names, arrays, description["settings"], facts_of(description))
 
 
-def facts_of(description: Mapping[str, Any]) -> Record:
+def facts_of(description: Options) -> Record:
     """The facts of a run, with the version of embedx that wrote them and when."""
     return {"version": description.get("embedx"), "created": description.get("created"), **description["facts"]}
 
@@ -165,13 +165,13 @@ def read_description(path: Path) -> Record:
         return description
 
 
-def checksum_of(description: Mapping[str, Any]) -> int:
+def checksum_of(description: Options) -> int:
     """CRC-32 of the content of model.json, but for its checksum."""
     rest = {name: value for name, value in description.items() if name != "checksum"}
     return zlib.crc32(json.dumps(rest, sort_keys=True).encode())
 
 
-def as_text(description: Mapping[str, Any]) -> str:
+def as_text(description: Options) -> str:
     """A description as model.json has it."""
     content = json.loads(json.dumps(description, default=plain))
     return json.dumps({**content, "checksum": checksum_of(content)}, indent=2, ensure_ascii=False) + "\n"
@@ -248,7 +248,7 @@ def check_output(folder: Path, overwrite: bool) -> None:
 
 def save(
     folder: Path, *, task: str, names: Mapping[str, tuple[Sequence[str], np.ndarray | None]], arrays: Mapping[str, np.ndarray],
-    settings: Mapping[str, Any], facts: Mapping[str, Any], overwrite: bool = False,
+    settings: Options, facts: Options, overwrite: bool = False,
 ) -> Path:  # fmt: skip
     """Write a model folder and return its path; at any moment the folder is absent, the old model or the new one, whole.
 

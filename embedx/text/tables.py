@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from embedx.errors import EmbedxError
-from embedx.settings import Record
+from embedx.settings import Options, Record
 from embedx.text.archives import BlockReader
 
 MAX_RECORD_BYTES = 1 << 24  # ten times the longest article; JSON of brackets alone takes twenty times as much when it is read
@@ -108,7 +108,7 @@ def shown(value: Any) -> str:
     return json.dumps(value, default=str)[:40]
 
 
-def value_of(record: Mapping[str, Any], field: str, default: Any) -> Any:
+def value_of(record: Options, field: str, default: Any) -> Any:
     """The value of a field, `b` of the object `a` where none is called `a.b`; the default if there is no such field."""
     if field in record:
         return record[field]
@@ -117,7 +117,7 @@ def value_of(record: Mapping[str, Any], field: str, default: Any) -> Any:
     return value_of(within, inner, default) if isinstance(within, Mapping) else default
 
 
-def fields_of(record: Mapping[str, Any]) -> list[str]:
+def fields_of(record: Options) -> list[str]:
     """The names of fields; those of the objects among them by their paths."""
     names = ([f"{name}.{inner}" for inner in value] if isinstance(value, Mapping) else [name] for name, value in record.items())
     return list(itertools.chain.from_iterable(names))

@@ -18,7 +18,7 @@ import threading
 import time
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from embedx.errors import DivergedError, EmbedxError
-from embedx.settings import Record
+from embedx.settings import Options, Record
 from embedx.storage import atomic, folder as folders, locks
 from embedx.storage.disk import check_disk
 from embedx.training.memory import MAX_COPY, available_memory, n_bytes
@@ -48,7 +48,7 @@ class Request:
     """A command: enough to run it again."""
 
     command: str
-    arguments: Mapping[str, Any]  # of the command's function, as JSON types
+    arguments: Options  # of the command's function, as JSON types
     every: float  # seconds between two checkpoints
     resumes: bool  # from a checkpoint, if there is one
 
@@ -217,7 +217,7 @@ class Checkpoints:
         self.writing = threading.Thread(target=self._write, args=(state.snapshot(),), name="checkpoint")
         self.writing.start()
 
-    def _write(self, values: Mapping[str, Any]) -> None:
+    def _write(self, values: Options) -> None:
         """Write a snapshot; an error is reported, and the earlier checkpoints are kept."""
         arrays = []
 
@@ -295,7 +295,7 @@ class Checkpoints:
         self.lock = None
 
 
-def by_option(command: str, arguments: Mapping[str, Any], directory: str) -> Record:
+def by_option(command: str, arguments: Options, directory: str) -> Record:
     """A command by the names of its arguments, those that were typed as options by these."""
     typed = {f"--{name.replace('_', '-')}": value for name, value in (arguments.get("typed") or {}).items()}
     return {**arguments, **typed, "command": command, "directory": directory}

@@ -8,14 +8,14 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from embedx.errors import DivergedError, EmbedxError
-from embedx.settings import Record
+from embedx.settings import Options, Record
 from embedx.training.checkpoint import Checkpoints
 from embedx.training.guard import Guard
 from embedx.training.interrupts import to_the_end
@@ -88,7 +88,7 @@ def usable_cores() -> int:
 
 def run(
     strategy: Strategy, schedule: Schedule, progress: Progress, after_epoch: AfterEpoch | None = None,
-    snapshot: Mapping[str, Any] | None = None, beside: TrainState | None = None, checkpoints: Checkpoints | None = None,
+    snapshot: Options | None = None, beside: TrainState | None = None, checkpoints: Checkpoints | None = None,
     plan: MemoryPlan | None = None,
 ) -> Outcome:  # fmt: skip
     """Train to the end of the schedule with one thread for each of the strategy's workers.
