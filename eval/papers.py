@@ -89,7 +89,7 @@ def start_from(training: Any, objective: str, arrays: dict[str, np.ndarray]) -> 
     counts = np.maximum(np.bincount(training.labels.ids, minlength=training.n_labels), 1)
     found = objectives.find(objective)
     classifier = Classifier(found(found.Settings()), arrays, training.schema, counts, {"optimizer": None})
-    return TrainedClassifier(classifier, Outcome(Tally(), 0.0, 0.0, None, None))
+    return TrainedClassifier(classifier, Outcome(Tally(), 0.0, 0.0, None))
 
 
 def drawn(n: int, k: int) -> np.ndarray:

@@ -51,7 +51,7 @@ def test_data_that_teach_nothing_are_refused(tmp_path):
     with pytest.raises(EmbedxError, match="weights of rows apply with --optimizer lbfgs alone"):
         run(objective, data=dataclasses.replace(TINY, weights=np.ones(40)))
     with pytest.raises(EmbedxError, match="nothing was trained before the --time-budget was over; give more time"):
-        Outcome(Tally(), seconds=0.01, epochs=0, first_loss=None, final_loss=None).check_trained()
+        Outcome(Tally(), seconds=0.01, epochs=0, final_loss=None).check_trained()
 
 
 def test_a_batch_size_is_a_number_or_all():

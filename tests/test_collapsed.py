@@ -66,7 +66,7 @@ def test_the_model_is_like_any_other(fitted, two_topics, tmp_path):
 
 
 def test_negative_sampling_leads_to_a_better_start_than_none(two_topics):
-    starts = {name: fit(two_topics, warm_start=name, epochs=1).outcome.first_loss for name in ("ns", "none")}
+    starts = {name: fit(two_topics, warm_start=name, epochs=1).outcome.initial_loss for name in ("ns", "none")}
     assert starts["ns"] < starts["none"] - 0.02
     unigram = fit(two_topics, warm_start="none", epochs=1).vectors.counts
     p = unigram / unigram.sum()
@@ -76,7 +76,7 @@ def test_negative_sampling_leads_to_a_better_start_than_none(two_topics):
 @pytest.mark.parametrize("options", [{"bias": "none"}, {"warm_start": "none", "window": 1}])
 def test_every_setting_lowers_the_objective(two_topics, options):
     found = fit(two_topics, epochs=3, **options)
-    assert found.outcome.final_loss < found.outcome.first_loss
+    assert found.outcome.final_loss < found.outcome.initial_loss
     assert ("bias" in found.vectors.arrays) == (options.get("bias") != "none")
 
 

@@ -46,7 +46,6 @@ def test_an_optimiser_declares_what_it_is(name):
     else:
         assert set(found.rates) == set(found.commands) & {WORDS, LABELS}
         assert (found.accumulate is None) == (found.divisor is None) == (found.keeps == "stateless")
-        assert found.copies == (2 if found.keeps == "per_coordinate" else 1)
 
 
 @pytest.mark.parametrize("command", [WORDS, COLLAPSED, LABELS])

@@ -118,7 +118,7 @@ def test_a_rate_that_suits_one_optimizer_is_not_used_with_another(two_topics):
 def test_every_optimizer_learns_the_topics_at_its_own_rate(two_topics, optimizer):
     fitted = fit(two_topics, "ns", optimizer=optimizer, epochs=20)
     assert_knows_the_topics(fitted.model)
-    assert fitted.outcome.final_loss < fitted.outcome.first_loss
+    assert fitted.outcome.final_loss < fitted.outcome.curve[0]["loss"]
 
 
 @pytest.mark.parametrize("options", [{}, {"learning_rate": 0.1}])
@@ -139,7 +139,7 @@ def test_an_implicit_step_is_at_one_rate_for_each_row(optimizer):
 @pytest.mark.parametrize("name", [name for name, objective in OBJECTIVES.items() if objective.stable])
 def test_stable_objectives_stay_so_at_their_defaults_in_many_dimensions(two_topics, name):
     fitted = fit(two_topics, name, dim=300, epochs=3)
-    assert fitted.outcome.final_loss < fitted.outcome.first_loss
+    assert fitted.outcome.final_loss < fitted.outcome.curve[0]["loss"]
     assert np.abs(fitted.model.vectors).max() < 10
 
 

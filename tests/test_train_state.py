@@ -108,7 +108,7 @@ def from_disk(state):
 def test_word_vectors_go_on_from_a_snapshot(name, stop_after):
     here, end, there = assert_resumes(word_run, name, stop_after, 4)
     assert here.epochs == pytest.approx(4)
-    assert (end.tally, end.first_loss, end.final_loss) == (there.tally, there.first_loss, there.final_loss)
+    assert (end.tally, end.curve[0]["loss"], end.final_loss) == (there.tally, there.curve[0]["loss"], there.final_loss)
 
 
 @pytest.mark.parametrize("name", REPRESENTATIVES)

@@ -154,7 +154,7 @@ def test_progress_reports_the_mean_loss_of_the_interval_alone():
     assert listener.events[-1][1]["loss"] == pytest.approx(1.0)
     assert listener.events[-1][0] == 20_000
     assert listener.events[-1][1].keys() == {"words_per_second", "loss", "loss_unit", "learning_rate", "epoch", "epochs"}
-    assert outcome.first_loss == pytest.approx(1.7)  # of the first twentieth: ten chunks
+    assert outcome.curve[0]["loss"] == pytest.approx(1.7)  # of the first twentieth: ten chunks
     assert outcome.final_loss == pytest.approx(1.0)
     assert outcome.tally.mean_loss == pytest.approx((8 + 199) / 200)
 
@@ -164,7 +164,7 @@ def test_the_highest_loss_is_that_of_the_worst_twentieth_wherever_it_is():
         return Tally(500.0 if 120 <= chunk < 130 else 10.0, 10, 100)
 
     outcome = run(kernel, [0], Schedule(0.1, 200, 20_000, 1), Silent())
-    assert (outcome.first_loss, outcome.highest_loss, outcome.final_loss) == (1.0, 50.0, 1.0)
+    assert (outcome.curve[0]["loss"], outcome.highest_loss, outcome.final_loss) == (1.0, 50.0, 1.0)
 
 
 # ---- the learning rate

@@ -292,7 +292,7 @@ class Run:
         n, n_features = features.shape
         n_rows, has_bias = objective.n_rows(len(classifier.counts)), settings.bias != "none"
         weights_size = 4.0 * n_rows * (n_features + 1)  # scipy allocates its own arrays
-        needs = {"weights": weights_size, "optimizer": (optimizers.OPTIMIZERS["lbfgs"].copies - 1) * weights_size}
+        needs = {"weights": weights_size, "optimizer": optimum.COPIES * weights_size}
         plan = MemoryPlan(needs, 0.0, available_memory())
         plan.check(*self._size())
         plan.report(progress)
@@ -325,7 +325,7 @@ class Run:
         n_examples = n * found.iterations
         tally = Tally(found.loss * n_examples, n_examples, n_examples)
         return trainer.Outcome(
-            tally, passed, float(found.iterations), None, found.loss, found.interrupted_by, initial_loss=found.initial_loss,
+            tally, passed, float(found.iterations), found.loss, found.interrupted_by, initial_loss=found.initial_loss,
             curve=curve,
         )  # fmt: skip
 

@@ -100,7 +100,7 @@ class Descent(Strategy):
         first, last = (losses[0], losses[-1]) if losses else (None, None)
         return dataclasses.replace(
             outcome, tally=Tally(pairs * (last or 0.0), pairs), seconds=self.history[-1].seconds if losses else 0.0,
-            epochs=max(len(losses) - 1, 0), first_loss=first, initial_loss=first, final_loss=last,
+            epochs=max(len(losses) - 1, 0), initial_loss=first, final_loss=last,
             interrupted_by=self.interrupted_by or outcome.interrupted_by,
         )  # fmt: skip
 

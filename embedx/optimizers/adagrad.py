@@ -42,4 +42,3 @@ class Adagrad(Optimizer):
     # .604 (-1.84), .607 (-1.99). Without an initial gradient at 0.3 and 1: .582 (-2.21), .574 (-2.69). Bibtex, P@1 at 1 and 3:
     # softmax .586, .573; ova .602, .591.
     rates = {WORDS: 0.1, LABELS: 1.0}
-    copies = 2

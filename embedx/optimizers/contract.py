@@ -42,7 +42,6 @@ class Optimizer:
     decays_at_zero: bool = False  # weight decay applies where s = 0; False if divisor(0) only guards a division by 0
     limit: float = math.inf  # of s: once reached, it stays, whatever the gradient
     rates: dict[str, float] = {}  # learning rate by default, by command; for LABELS of inputs of length 1
-    copies: int = 1  # of the parameters in memory, what it keeps included
 
 
 @by_address

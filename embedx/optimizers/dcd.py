@@ -18,4 +18,3 @@ class DualCoordinateDescent(Optimizer):
     name = "dcd"
     meaning = "dual coordinate descent to the optimum under --l2, without a learning rate, for sparse weights and squared hinge"
     commands = (LABELS,)
-    copies = 1

@@ -15,4 +15,3 @@ class Lbfgs(Optimizer):
     name = "lbfgs"
     meaning = "L-BFGS to the optimum, each step on all data"
     commands = (LABELS,)
-    copies = 50

@@ -38,4 +38,3 @@ class Mixture(Optimizer):
     # Word vectors, 10 MB of Wikipedia, 5 epochs, held-out log-likelihood at 0.02 and 0.04: ar -8.68 and -8.64, umax -8.73 and
     # -9.00, ove -8.81 and -8.87; at 0.04 sgd-double-sum diverges.
     rates = {WORDS: 0.02, LABELS: 0.2}
-    copies = 2

@@ -43,4 +43,3 @@ class RowwiseAdagradMomentum(Optimizer):
     name = "rowwise-adagrad-momentum"
     meaning = "rowwise-adagrad with momentum, for --collapsed alone"
     commands = (COLLAPSED,)
-    copies = 2

@@ -63,7 +63,7 @@ def train(
                 descent.watch = lambda iteration: watch(task.model(None), iteration)
             task.loss_unit = descent.loss_unit
             if warm is not None and warm.interrupted_by is not None:
-                outcome = trainer.Outcome(Tally(), seconds, 0, None, None, warm.interrupted_by)
+                outcome = trainer.Outcome(Tally(), seconds, 0, None, warm.interrupted_by)
             else:
                 outcome = descent.run(snapshot, checkpoints)
                 outcome.seconds += seconds

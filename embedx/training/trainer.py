@@ -36,8 +36,7 @@ class Outcome:
     tally: Tally
     seconds: float
     epochs: float  # a fraction when the run ended early
-    first_loss: float | None  # mean per pair over the first twentieth of the run
-    final_loss: float | None  # and over the last
+    final_loss: float | None  # mean per pair over the last twentieth of the run
     interrupted_by: BaseException | None = None  # the KeyboardInterrupt that ended it early, if one did
     state: TrainState = field(default_factory=TrainState)  # live: take its snapshot before the tables change
     highest_loss: float | None = None  # mean per pair over the worst twentieth
@@ -141,10 +140,10 @@ def run(
     losses = [tally.loss / tally.pairs for tally in work.twentieths if tally.pairs]
     ends = [end for tally, end in zip(work.twentieths, work.ends, strict=True) if tally.pairs]
     curve = [{"epoch": epoch, "seconds": seconds, "loss": loss} for (epoch, seconds), loss in zip(ends, losses, strict=True)]
-    first, final, highest = (losses[0], losses[-1], max(losses)) if losses else (None, None, None)
+    final, highest = (losses[-1], max(losses)) if losses else (None, None)
     lowered = [schedule.learning_rate * factor for factor in guard.lowered]
     return Outcome(
-        work.tally, work.seconds, work.next_step / schedule.n_chunks, first, final, interrupted_by, state, highest, lowered,
+        work.tally, work.seconds, work.next_step / schedule.n_chunks, final, interrupted_by, state, highest, lowered,
         work.diverged, initial_loss=guard.level, baseline_loss=guard.baseline, facts_of_strategy=strategy.facts(), curve=curve,
     )  # fmt: skip
 
