@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+from numpy import ndarray
 
 from embedx.engine.merging import NONE, Damping, Delta, add_rows, gather_rows, merge_rows
 from embedx.optimizers.contract import PER_COORDINATE, PER_ROW, Table, UpdateRule
@@ -22,22 +23,22 @@ MAX_ROWS = 4096  # that C is estimated from, those that are used most
 class Partner(NamedTuple):
     """What the rows of a table are multiplied by in training: rows of another table, or means of them."""
 
-    rows: Callable[[], np.ndarray]  # as they are now, float32 (n, stride): those that are used most
-    uses: np.ndarray  # float32 (n,): how often each is
+    rows: Callable[[], ndarray]  # as they are now, float32 (n, stride): those that are used most
+    uses: ndarray  # float32 (n,): how often each is
 
 
-def partner_of(rows: np.ndarray, uses: np.ndarray) -> Partner:
+def partner_of(rows: ndarray, uses: ndarray) -> Partner:
     """The rows of a table that are used most; `uses` is of all."""
     most = np.argsort(-uses, kind="stable")[:MAX_ROWS]
     return Partner(lambda: rows[most], uses[most])
 
 
-def state_of(table: Table) -> np.ndarray:
+def state_of(table: Table) -> ndarray:
     """The optimizer's state of each row, which is merged with it: (n, stride), (n, 1), or (n, 0) if there is none."""
     return table.state if table.state_of in (PER_ROW, PER_COORDINATE) else np.zeros((len(table.rows), 0), np.float32)
 
 
-def empty_delta(row: np.ndarray, table: Table) -> Delta:
+def empty_delta(row: ndarray, table: Table) -> Delta:
     """A delta of these rows of a table, to be written."""
     n, stride = len(row), table.rows.shape[1]
     state = np.empty((n, state_of(table).shape[1]), np.float32)
@@ -51,7 +52,7 @@ def received(delta: Delta) -> Delta:
     return delta
 
 
-def gather(table: Table, row: np.ndarray) -> Delta:
+def gather(table: Table, row: ndarray) -> Delta:
     """Some rows of a table."""
     delta = empty_delta(row, table)
     gather_rows(table.rows, delta)
@@ -75,7 +76,7 @@ def merge(live: Table, base: Table, remote: Delta, damping: Damping, optimizer: 
     return Delta(*(array[:n] for array in local))
 
 
-def damping_of(table: Table, partner: Partner | None, n_updates: np.ndarray, rate: float) -> Damping:
+def damping_of(table: Table, partner: Partner | None, n_updates: ndarray, rate: float) -> Damping:
     """For so many updates of each row, (n_rows,), at this learning rate."""
     k = ALONE if partner is None else RATE * rate * (1 if state_of(table).shape[1] else STATELESS_FACTOR)
     strength, stride = (k * n_updates).astype(np.float32), table.rows.shape[1]

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from embedx.classification.classifier import Classifier
 from embedx.distributed.ray_backend import connected, predictions
@@ -19,7 +20,7 @@ class Predictor:
     def __init__(self, model: Classifier, k: int, threads: int) -> None:
         self.model, self.k, self.threads = model, k, threads
 
-    def predict(self, features: Any) -> tuple[np.ndarray, np.ndarray]:
+    def predict(self, features: Any) -> tuple[ndarray, ndarray]:
         """As `Classifier.top_k`, of all rows."""
         writeable = features.copy()  # arrays that Ray sends are read-only, which is another type to kernels
         ids, p = zip(*self.model.top_k(writeable, self.k, threads=self.threads), strict=True)
@@ -28,7 +29,7 @@ class Predictor:
 
 def predict(
     cluster: ClusterSettings, found: Classifier, features: Any, k: int, threads: int | None, progress: Progress
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+) -> Iterator[tuple[ndarray, ndarray]]:
     """As `Classifier.top_k`, by workers on a cluster."""
     n = features.shape[0]
     with connected(cluster, threads, progress) as size:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from embedx.distributed.merging import Partner, add, gather
 from embedx.engine.merging import Delta
@@ -29,9 +30,9 @@ class Parameters:
 
     tables: Mapping[str, Table]
     optimizer: UpdateRule
-    state: np.ndarray  # (n, width), the objective's own; width 0 if it keeps none
-    n_updates: np.ndarray  # int64 (n,)
-    update_rates: Mapping[str, np.ndarray]  # by table, float32 (n_rows,): updates for a word or example
+    state: ndarray  # (n, width), the objective's own; width 0 if it keeps none
+    n_updates: ndarray  # int64 (n,)
+    update_rates: Mapping[str, ndarray]  # by table, float32 (n_rows,): updates for a word or example
     partners: Mapping[str, Partner] = field(default_factory=dict)  # by table, what its rows are multiplied by, if known
 
 
@@ -46,7 +47,7 @@ class ParameterServer:
         self.sizes = {name: len(table.rows) for name, table in parameters.tables.items()}
         self.sizes[STATE] = len(parameters.state) if parameters.state.shape[1] else 0
         # By worker and table, bool (n_rows,): the rows that the worker lacks.
-        self.lacking: weakref.WeakKeyDictionary[Any, dict[str, np.ndarray]] = weakref.WeakKeyDictionary()
+        self.lacking: weakref.WeakKeyDictionary[Any, dict[str, ndarray]] = weakref.WeakKeyDictionary()
 
     def is_ready(self, worker: Any) -> bool:
         """Whether the worker has parameters to train."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from embedx.distributed.merging import MAX_ROWS, Partner, partner_of
 from embedx.distributed.ray_backend import Size, connected
@@ -51,8 +52,8 @@ class WordsPlan(Plan):
     sampler: Sampler
     parts: Parts
     n_rows: tuple[int, int]  # of words, and of buckets of n-grams
-    frozen: tuple[np.ndarray, np.ndarray]  # flags of the rows of inputs and outputs
-    kept_share: np.ndarray  # float32 (n_words,): how often a word that is read is each, and kept
+    frozen: tuple[ndarray, ndarray]  # flags of the rows of inputs and outputs
+    kept_share: ndarray  # float32 (n_words,): how often a word that is read is each, and kept
     stream: TokenStream
 
     def build(self, threads: int) -> Streamed:
@@ -80,7 +81,7 @@ class WordsPlan(Plan):
         )  # fmt: skip
 
 
-def update_rates(strategy: Streamed, kept: np.ndarray) -> dict[str, np.ndarray]:
+def update_rates(strategy: Streamed, kept: ndarray) -> dict[str, ndarray]:
     """By table, float32 (n_rows,): about how many blocks update each row for each word of the corpus.
 
     Output rows count as centre words, not as negatives: all candidates of a word together move as far as the word does.

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from embedx.engine.collapsed import INPUTS, NEITHER, OUTPUTS, AllRows, Evaluation, evaluate
 from embedx.optimizers.rowwise_adagrad_momentum import Means
@@ -47,16 +48,16 @@ class EndedEarlyError(Exception):
 class Side:
     """The input vectors or the output vectors, and how they move."""
 
-    table: np.ndarray  # float32 (n, stride)
+    table: ndarray  # float32 (n, stride)
     columns: int  # that move; what stands in others, such as the inputs' 1 for the biases, stays
-    times: np.ndarray  # float (n,): how often each row occurs
+    times: ndarray  # float (n,): how often each row occurs
     rate: float
 
     def __post_init__(self) -> None:
         self.share = (1 / np.maximum(self.times, 1)).astype(np.float32)[:, None]
         self.state = Means(self.table)
 
-    def direction(self, gradient: np.ndarray) -> np.ndarray:
+    def direction(self, gradient: ndarray) -> ndarray:
         """Where the next step at rate 1 leads from here, float32 like the table; overwrites `gradient`."""
         gradient[:, self.columns :] = 0
         gradient *= self.share
@@ -181,7 +182,7 @@ class Descent(Strategy):
             side.rate /= 2 ** (attempt + 1)
         return self._move(side, kept, then, done)
 
-    def _move(self, side: Side, table: np.ndarray, then: int, done: float) -> Evaluation:
+    def _move(self, side: Side, table: ndarray, then: int, done: float) -> Evaluation:
         """Overwrite the table of one side; the evaluation there."""
         side.table[:] = table
         if side is self.outputs:

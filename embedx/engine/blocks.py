@@ -27,6 +27,7 @@ How an objective gets the pairs of a block (`BlockPlan.form`, chosen in `embedx.
 from typing import NamedTuple
 
 import numpy as np
+from numpy import ndarray
 
 from embedx.engine.encoders import SKIPGRAM, examples_of, start_examples
 from embedx.engine.select import JOINT
@@ -70,22 +71,22 @@ class Block(NamedTuple):
     `sizes` are n_inputs, n_examples, n_centres (with a tree the nodes, or all rows), n_noise, n_pairs.
     """
 
-    sizes: np.ndarray  # int64 (5,)
-    inputs: np.ndarray  # int32 (max inputs,): words
-    n_uses: np.ndarray  # int64 (max inputs,): the pairs that each input is part of
-    key: np.ndarray  # int32 (max examples,): the word by which an objective keeps the state of an example
-    n_pairs: np.ndarray  # int64 (max examples,): the pairs of each example
-    label: np.ndarray  # float32 (max examples, max candidates)
-    bit_zero_count: np.ndarray  # float32, like label where there is a tree
-    candidates: np.ndarray  # int32 (max candidates,)
-    drawn: np.ndarray  # float32 (1, max candidates): multiplicity among the draws, 0 for centres; 1 for each where all rows are
-    own: np.ndarray  # int32 (2 window,): the examples of one centre, while the block is planned
-    is_context: np.ndarray  # float32 (max examples, max inputs): 1 for the inputs whose mean an example is; (0, 0) in skip-gram
-    share: np.ndarray  # float32 (max examples,): one over their number
+    sizes: ndarray  # int64 (5,)
+    inputs: ndarray  # int32 (max inputs,): words
+    n_uses: ndarray  # int64 (max inputs,): the pairs that each input is part of
+    key: ndarray  # int32 (max examples,): the word by which an objective keeps the state of an example
+    n_pairs: ndarray  # int64 (max examples,): the pairs of each example
+    label: ndarray  # float32 (max examples, max candidates)
+    bit_zero_count: ndarray  # float32, like label where there is a tree
+    candidates: ndarray  # int32 (max candidates,)
+    drawn: ndarray  # float32 (1, max candidates): multiplicity among the draws, 0 for centres; 1 for each where all rows are
+    own: ndarray  # int32 (2 window,): the examples of one centre, while the block is planned
+    is_context: ndarray  # float32 (max examples, max inputs): 1 for the inputs whose mean an example is; (0, 0) in skip-gram
+    share: ndarray  # float32 (max examples,): one over their number
     # int64 (tiles, 3), see `gemm`: the candidates of each tile of examples, and the other way round. Where noise follows the
     # centres, an example has few of these, and they stand together.
-    spans: np.ndarray
-    candidate_spans: np.ndarray
+    spans: ndarray
+    candidate_spans: ndarray
 
 
 @kernel_part

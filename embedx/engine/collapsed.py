@@ -19,6 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy import ndarray
 from scipy.sparse import csr_matrix
 
 from embedx.engine.loading import compile_function
@@ -52,7 +53,7 @@ class Evaluation(NamedTuple):
     """The objective and a gradient at some vectors."""
 
     loss: float  # summed over all pairs, in nats
-    gradient: np.ndarray  # float32, like the table that moves: of that sum; (0, stride) for NEITHER
+    gradient: ndarray  # float32, like the table that moves: of that sum; (0, stride) for NEITHER
     macs: int  # multiply-adds that it took
 
 
@@ -71,7 +72,7 @@ class AllRows:
         """Compile what the objective is computed by, or load it."""
         compile_function(self.objective.coefficients, COEFFICIENTS)
 
-    def refit(self, outputs: np.ndarray) -> None:
+    def refit(self, outputs: ndarray) -> None:
         """Follow the output rows, which moved."""
 
     def redraw(self, number: int) -> None:
@@ -83,7 +84,7 @@ class AllRows:
         own = slice(offsets[0], offsets[-1])
         return csr_matrix((self.counts.times[own], self.counts.targets[own], offsets - offsets[0]), (n, self.n_rows))
 
-    def coefficients(self, first: int, h: np.ndarray, outputs: np.ndarray) -> tuple[float, Any, int]:
+    def coefficients(self, first: int, h: ndarray, outputs: ndarray) -> tuple[float, Any, int]:
         """The summed loss of the inputs from `first` on, whose vectors are h, its derivative by their scores, (len(h), n_rows)
         dense or sparse, and the multiply-adds of a search.
         """
@@ -114,20 +115,20 @@ class FoundRows(AllRows):
         super().compile()
         compile_function(self.tail.sampler.sample, SAMPLE)
 
-    def refit(self, outputs: np.ndarray) -> None:
+    def refit(self, outputs: ndarray) -> None:
         rng = np.random.default_rng(self.seed)
         self.index = build_index(outputs, self.n_rows, self.columns, self.search, rng, self.threads)
 
     def redraw(self, number: int) -> None:
         self.stream = stream_key(self.tail.seed, TAIL, number)
 
-    def find(self, h: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
+    def find(self, h: ndarray) -> tuple[ndarray, ndarray, int]:
         """The rows of the highest scores of each input, int32 (len(h), max_found), how many they are, and the multiply-adds."""
         rows, n_found = np.zeros((len(h), self.max_found), np.int32), np.zeros(len(h), np.int64)
         query = new_query_workspace(self.n_rows, self.search)
         return rows, n_found, find_rows(self.index, self.search, h, rows, n_found, query)
 
-    def draw(self, first: int, n: int) -> np.ndarray:
+    def draw(self, first: int, n: int) -> ndarray:
         """The rows drawn for n inputs from `first` on, int32 (n, n_draws)."""
         n_draws = self.tail.n_draws
         if n_draws == 0:
@@ -137,7 +138,7 @@ class FoundRows(AllRows):
         self.tail.sampler.sample(self.draws, -1, self.stream, place, n * n_draws, 0, drawn)
         return drawn.rows[: n * n_draws].reshape(n, n_draws)
 
-    def coefficients(self, first: int, h: np.ndarray, outputs: np.ndarray) -> tuple[float, Any, int]:
+    def coefficients(self, first: int, h: ndarray, outputs: ndarray) -> tuple[float, Any, int]:
         n, labels = len(h), self.labels(first, len(h))
         (found, n_found, macs), begin = self.find(h), np.arange(n) * self.n_rows  # a candidate is begin[example] + row
         targets = np.repeat(begin, np.diff(labels.indptr)) + labels.indices
@@ -163,7 +164,7 @@ class FoundRows(AllRows):
 
 
 def evaluate(
-    rows: AllRows, inputs: np.ndarray, outputs: np.ndarray, side: int, report: Callable[[int], None] = lambda done: None
+    rows: AllRows, inputs: ndarray, outputs: ndarray, side: int, report: Callable[[int], None] = lambda done: None
 ) -> Evaluation:
     """The objective of `inputs` and `outputs`, float32 (n, stride), and the gradient of one `side`.
 

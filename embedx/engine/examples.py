@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 import numpy as np
+from numpy import ndarray
 
 from embedx.labeled.data import Labeled, Labels
 
@@ -10,12 +11,12 @@ from embedx.labeled.data import Labeled, Labels
 class Examples(NamedTuple):
     """Features, dense or sparse, and labels. The half that is not used is empty."""
 
-    dense: np.ndarray  # float32 (n, n_features)
-    offsets: np.ndarray  # int64 (n + 1,): the features of example i are those at offsets[i]:offsets[i + 1]
-    columns: np.ndarray  # int32
-    values: np.ndarray  # float32
-    label_offsets: np.ndarray  # int64 (n + 1,)
-    label_ids: np.ndarray  # int32
+    dense: ndarray  # float32 (n, n_features)
+    offsets: ndarray  # int64 (n + 1,): the features of example i are those at offsets[i]:offsets[i + 1]
+    columns: ndarray  # int32
+    values: ndarray  # float32
+    label_offsets: ndarray  # int64 (n + 1,)
+    label_ids: ndarray  # int32
 
 
 def examples_of(features: object, labels: Labels) -> Examples:
@@ -36,7 +37,7 @@ def examples_of(features: object, labels: Labels) -> Examples:
     )  # fmt: skip
 
 
-def examples_at(examples: Examples, chosen: np.ndarray) -> Examples:
+def examples_at(examples: Examples, chosen: ndarray) -> Examples:
     """A copy of some examples with sparse features, one after another."""
     features, offsets = places_of(examples.offsets, chosen)
     labels, label_offsets = places_of(examples.label_offsets, chosen)
@@ -46,7 +47,7 @@ def examples_at(examples: Examples, chosen: np.ndarray) -> Examples:
     )  # fmt: skip
 
 
-def places_of(offsets: np.ndarray, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def places_of(offsets: ndarray, chosen: ndarray) -> tuple[ndarray, ndarray]:
     """Where the elements of some rows are, row by row, and the offsets of these rows among them."""
     first, sizes = offsets[chosen], offsets[chosen + 1] - offsets[chosen]
     ends = np.concatenate([[0], np.cumsum(sizes)])
@@ -56,11 +57,11 @@ def places_of(offsets: np.ndarray, chosen: np.ndarray) -> tuple[np.ndarray, np.n
 class Csr(NamedTuple):
     """Lists in compressed rows: those of k are indices[indptr[k]:indptr[k + 1]]."""
 
-    indptr: np.ndarray  # int64 (n + 1,)
-    indices: np.ndarray  # int32
+    indptr: ndarray  # int64 (n + 1,)
+    indices: ndarray  # int32
 
 
-def csr_of(keys: np.ndarray, indices: np.ndarray, n: int) -> Csr:
+def csr_of(keys: ndarray, indices: ndarray, n: int) -> Csr:
     """For each of n keys its distinct indices, ascending."""
     span = int(indices.max(initial=0)) + 1
     pairs = np.unique(keys.astype(np.int64) * span + indices)

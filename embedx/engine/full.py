@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy import ndarray
 
 from embedx.engine.select import SINGLE, entries_among_all_rows
 from embedx.engine.shared import Shared, backward, encode, new_feature_workspace
@@ -39,11 +40,11 @@ class FullSteps(abc.ABC):
         self.z = np.zeros((shared.plan.batch_size, n_scores), np.float32)
 
     @abc.abstractmethod
-    def score(self, chosen: np.ndarray, z: np.ndarray, decay_clock: float) -> None:
+    def score(self, chosen: ndarray, z: ndarray, decay_clock: float) -> None:
         """Overwrite z by the scores of the chosen examples, after the weight decay that is due."""
 
     @abc.abstractmethod
-    def apply(self, chosen: np.ndarray, z: np.ndarray, rate: np.float32) -> None:
+    def apply(self, chosen: ndarray, z: ndarray, rate: np.float32) -> None:
         """Update the output rows, and the hidden layer, along the coefficients z of the chosen examples."""
 
     @property
@@ -51,7 +52,7 @@ class FullSteps(abc.ABC):
     def buffers(self) -> Any:
         """What is written again at each step."""
 
-    def step(self, chosen: np.ndarray, lr: float, decay_clock: float, rng: np.random.Generator) -> tuple[float, int]:
+    def step(self, chosen: ndarray, lr: float, decay_clock: float, rng: np.random.Generator) -> tuple[float, int]:
         """One step over the chosen examples; return the summed loss and the number of its terms.
 
         rng  chooses the label that stands for all, and draws for the objective
@@ -88,7 +89,7 @@ class FullSteps(abc.ABC):
         return list(mapped(work, range(self.parts), bounds[:-1], bounds[1:]))
 
     def _coefficients(
-        self, chosen: np.ndarray, labels: tuple[np.ndarray, np.ndarray], z: np.ndarray, uniforms: np.ndarray, lr: np.float32
+        self, chosen: ndarray, labels: tuple[ndarray, ndarray], z: ndarray, uniforms: ndarray, lr: np.float32
     ) -> float:
         """Overwrite scores by coefficients; return the summed loss. `labels` are the first and the number of each example's."""
         shared, plan, examples, (first, n) = self.shared, self.shared.plan, self.shared.examples, labels
@@ -129,14 +130,14 @@ class DenseSteps(FullSteps):
     def buffers(self) -> Any:
         return self.z, self.h, self.h_gradient, self.features
 
-    def score(self, chosen: np.ndarray, z: np.ndarray, decay_clock: float) -> None:
+    def score(self, chosen: ndarray, z: ndarray, decay_clock: float) -> None:
         outputs, optimizer, n = self.shared.outputs, self.shared.optimizer, self.shared.plan.n_inputs
         encode(self.shared, self.h, chosen, decay_clock)
         if optimizer.l2 > 0:
             self.in_parts(len(outputs.rows), lambda _, a, b: decay_rows(outputs, a, b, n, optimizer, decay_clock))
         np.matmul(self.h[: len(chosen)], outputs.rows.T, out=z)
 
-    def apply(self, chosen: np.ndarray, z: np.ndarray, rate: np.float32) -> None:
+    def apply(self, chosen: ndarray, z: ndarray, rate: np.float32) -> None:
         rows, w = self.all_rows, self.shared.outputs.rows
         if self.sparse_gradient:
             few = np.flatnonzero((z.max(axis=0) != 0) | (z.min(axis=0) != 0))
@@ -172,7 +173,7 @@ class SparseSteps(FullSteps):
     def buffers(self) -> Any:
         return self.z, self.gradients
 
-    def score(self, chosen: np.ndarray, z: np.ndarray, decay_clock: float) -> None:
+    def score(self, chosen: ndarray, z: ndarray, decay_clock: float) -> None:
         shared, outputs, optimizer, plan = self.shared, self.shared.outputs, self.shared.optimizer, self.shared.plan
         if optimizer.l2 > 0 and optimizer.max_norm > 0:
             self.in_parts(plan.n_inputs, lambda _, a, b: decay_rows(outputs, a, b, plan.n_rows, optimizer, decay_clock))
@@ -180,7 +181,7 @@ class SparseSteps(FullSteps):
             self.in_parts(self.parts, lambda part, *_: decay_features(shared, chosen, part, self.parts, decay_clock))
         self.in_parts(self.n_tiles, lambda _, a, b: score_tiles(shared, chosen, a * TILE, b * TILE, z))
 
-    def apply(self, chosen: np.ndarray, z: np.ndarray, rate: np.float32) -> None:
+    def apply(self, chosen: ndarray, z: ndarray, rate: np.float32) -> None:
         shared, max_norm = self.shared, self.shared.optimizer.max_norm
         self.in_parts(
             self.n_tiles, lambda part, a, b: step_tiles(shared, chosen, a * TILE, b * TILE, z, self.gradients[part], rate)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy import ndarray
 from scipy.optimize import minimize
 from scipy.sparse import issparse
 
@@ -28,7 +29,7 @@ MIN_DENSE_ROWS = 256  # in a block, so that adding up its gradient costs little 
 class Optimum(NamedTuple):
     """Where the search ended."""
 
-    w: np.ndarray  # float64 (dim, n_rows)
+    w: ndarray  # float64 (dim, n_rows)
     loss: float  # mean per weighted example, without the penalty
     initial_loss: float  # the same at the start
     iterations: int
@@ -38,8 +39,8 @@ class Optimum(NamedTuple):
 
 
 def minimise(
-    objective: Objective, features: Any, labels: Labels, weights: np.ndarray, *, l2: float, max_iterations: int,
-    tolerance: float, start: np.ndarray, after: Callable[[int, float], None],
+    objective: Objective, features: Any, labels: Labels, weights: ndarray, *, l2: float, max_iterations: int,
+    tolerance: float, start: ndarray, after: Callable[[int, float], None],
 ) -> Optimum:  # fmt: skip
     """The best W from `start`, float64 (dim, n_rows), for an objective whose loss has nothing random in it.
 
@@ -66,10 +67,10 @@ def minimise(
     iterations = evaluations = 0
     initial = np.nan
 
-    def unpenalised(flat: np.ndarray, loss: float) -> float:
+    def unpenalised(flat: ndarray, loss: float) -> float:
         return loss - _penalty(flat.reshape(shape)[:n_features], l2)
 
-    def value(flat: np.ndarray) -> tuple[float, np.ndarray]:
+    def value(flat: ndarray) -> tuple[float, ndarray]:
         nonlocal last, evaluations, initial
         evaluations += 1
         w = flat.reshape(shape)
@@ -92,7 +93,7 @@ def minimise(
         initial = loss / total if evaluations == 1 else initial
         return penalised, gradient.ravel()
 
-    def callback(flat: np.ndarray) -> None:
+    def callback(flat: ndarray) -> None:
         nonlocal last, iterations
         iterations += 1
         last = flat.copy(), last[1]
@@ -110,7 +111,7 @@ def minimise(
     return Optimum(found.x.reshape(shape), loss, initial, iterations, evaluations, slope, None)
 
 
-def _penalty(w: np.ndarray, l2: float) -> float:
+def _penalty(w: ndarray, l2: float) -> float:
     return l2 / 2 * float((w * w).sum())
 
 
@@ -121,12 +122,12 @@ class _Block(NamedTuple):
     """Some rows of the data, and their lines as `coefficients` sees them."""
 
     features: Any  # float32 (n, n_features), a view; or sparse, float64
-    starts: np.ndarray | None  # int64 (n,): the first line of each row; None if every row is one line
+    starts: ndarray | None  # int64 (n,): the first line of each row; None if every row is one line
     entries: Entries
     groups: list[tuple[float, Any]]  # weights, and the lines that have each: a slice of all, or int64 indices
 
 
-def _block(objective: Objective, features: Any, labels: Labels, weights: np.ndarray, first: int) -> _Block:
+def _block(objective: Objective, features: Any, labels: Labels, weights: ndarray, first: int) -> _Block:
     """The block of the rows from `first` on whose features these are; all of them have labels."""
     n = features.shape[0]
     labels = labels.rows(np.arange(first, first + n))
@@ -147,8 +148,8 @@ def _block(objective: Objective, features: Any, labels: Labels, weights: np.ndar
 
 
 def _coefficients(
-    objective: Objective, block: _Block, z: np.ndarray, workspace: Batch, constants: np.ndarray
-) -> tuple[float, np.ndarray]:
+    objective: Objective, block: _Block, z: ndarray, workspace: Batch, constants: ndarray
+) -> tuple[float, ndarray]:
     """The weighted loss of a block whose scores are z, and its weighted coefficients like z; z may be overwritten."""
     entries = block.entries
     lines, n_rows = len(entries.example), z.shape[1]

@@ -16,6 +16,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+from numpy import ndarray
 
 from embedx.kernels import exp, kernel, kernel_part
 from embedx.optimizers.contract import PER_ROW
@@ -30,19 +31,19 @@ MIN_DAMPING = np.float32(0.01)  # along a principal direction, beyond that of th
 class Delta(NamedTuple):
     """Some rows of a table, or changes of them."""
 
-    row: np.ndarray  # int32 (n,), ascending
-    values: np.ndarray  # (n, stride): int16, to be multiplied by `scale`
-    state: np.ndarray  # float32, the optimizer's: (n, stride), (n, 1), or (n, 0) if it keeps none
-    scale: np.ndarray = np.ones((1, 1), np.float32)  # (n, 1)
+    row: ndarray  # int32 (n,), ascending
+    values: ndarray  # (n, stride): int16, to be multiplied by `scale`
+    state: ndarray  # float32, the optimizer's: (n, stride), (n, 1), or (n, 0) if it keeps none
+    scale: ndarray = np.ones((1, 1), np.float32)  # (n, 1)
 
 
 class Damping(NamedTuple):
     """I - e^(-kUC)."""
 
-    directions: np.ndarray  # float32 (n, stride): principal directions of C
-    eigenvalues: np.ndarray  # float32 (n,)
+    directions: ndarray  # float32 (n, stride): principal directions of C
+    eigenvalues: ndarray  # float32 (n,)
     rest: np.float32  # the mean of all other eigenvalues
-    strength: np.ndarray  # float32 (n_rows,): kU
+    strength: ndarray  # float32 (n_rows,): kU
 
 
 @kernel_part

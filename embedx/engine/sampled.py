@@ -13,6 +13,7 @@ lines before any row moves; a proximal objective takes its lines one after anoth
 from typing import NamedTuple
 
 import numpy as np
+from numpy import ndarray
 
 from embedx.engine.examples import Examples
 from embedx.engine.select import SINGLE, draw_weight, set_negative, set_node, set_positive
@@ -49,18 +50,18 @@ AHEAD = 4  # candidates whose rows are prefetched
 class SampledWorkspace(NamedTuple):
     """One worker's buffers."""
 
-    h: np.ndarray  # float32 (batch_size, stride); (0, stride) for sparse features without hidden layer
-    h_gradient: np.ndarray  # like h, with hidden layer
-    example: np.ndarray  # int64 (max lines,): the example in the batch that a line belongs to
-    rows: np.ndarray  # int32 (max lines, max candidates)
-    n_candidates: np.ndarray  # int64 (max lines,)
+    h: ndarray  # float32 (batch_size, stride); (0, stride) for sparse features without hidden layer
+    h_gradient: ndarray  # like h, with hidden layer
+    example: ndarray  # int64 (max lines,): the example in the batch that a line belongs to
+    rows: ndarray  # int32 (max lines, max candidates)
+    n_candidates: ndarray  # int64 (max lines,)
     batch: Batch  # a row for each line, a column for each of its candidates
-    seen: np.ndarray  # int64 (FILTER_SIZE,): the last line that a row with this remainder was drawn for
+    seen: ndarray  # int64 (FILTER_SIZE,): the last line that a row with this remainder was drawn for
     sampling: SampleWorkspace
-    gradient: np.ndarray  # float32 (1, stride of the output rows)
+    gradient: ndarray  # float32 (1, stride of the output rows)
     groups: Groups  # entries by output row
     features: FeatureWorkspace  # of the hidden layer
-    x: np.ndarray  # float32 (n_features,): zeros, over which an example is scattered to meet sparse output rows
+    x: ndarray  # float32 (n_features,): zeros, over which an example is scattered to meet sparse output rows
     slot_steps: SlotSteps  # of output rows that meet sparse features
 
 

@@ -18,6 +18,7 @@ The draw weight is the number of positives where these are "summed", else 1 (`em
 from typing import NamedTuple
 
 import numpy as np
+from numpy import ndarray
 
 from embedx.kernels import kernel_part
 
@@ -56,21 +57,19 @@ def set_node(batch, e, k, n_ones, n_zeros):
 class Entries(NamedTuple):
     """label and sample_count of lines that all rows are candidates of: 0 and `negative`, but for the positives."""
 
-    example: np.ndarray  # int64 (n_lines,): the example that a line belongs to
-    negative: np.ndarray  # float (n_lines,)
-    line: np.ndarray  # int64 (n_positives,)
-    row: np.ndarray  # int (n_positives,)
-    sample_count: np.ndarray  # float (n_positives,)
+    example: ndarray  # int64 (n_lines,): the example that a line belongs to
+    negative: ndarray  # float (n_lines,)
+    line: ndarray  # int64 (n_positives,)
+    row: ndarray  # int (n_positives,)
+    sample_count: ndarray  # float (n_positives,)
 
-    def write(self, label: np.ndarray, sample_count: np.ndarray) -> None:
+    def write(self, label: ndarray, sample_count: ndarray) -> None:
         """Overwrite two matrices, (n_lines, n_rows)."""
         label[:], sample_count[:] = 0, self.negative[:, None]
         label[self.line, self.row], sample_count[self.line, self.row] = 1, self.sample_count
 
 
-def entries_among_all_rows(
-    n_positives: np.ndarray, rows: np.ndarray, positives: int, *, keeps_accidental_hits: bool
-) -> Entries:
+def entries_among_all_rows(n_positives: ndarray, rows: ndarray, positives: int, *, keeps_accidental_hits: bool) -> Entries:
     """Of examples that have so many positives each: `rows`, one example after another.
 
     A SINGLE positive has a line for itself; else an example has one for all of its positives.

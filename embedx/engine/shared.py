@@ -9,6 +9,7 @@ with a last number 1, along which biases are learned. Sparse features without a 
 from typing import NamedTuple
 
 import numpy as np
+from numpy import ndarray
 
 from embedx.engine.examples import Csr, Examples
 from embedx.kernels import SIMD_WIDTH, aligned_zeros, by_address, kernel_part, load, multiply_add, splat, store, zeros
@@ -56,12 +57,12 @@ class Shared(NamedTuple):
     hidden: Table  # a row for each feature; empty without hidden layer
     outputs: Table  # a row for each output row, whose last number is the bias; transposed where sparse features meet all rows
     weights: Table  # `outputs` as a single row, which sparse output rows are slices of: see sparse_rows
-    state: np.ndarray  # float32 (n_examples, state_width)
-    n_updates: np.ndarray  # int64 (n_examples,)
+    state: ndarray  # float32 (n_examples, state_width)
+    n_updates: ndarray  # int64 (n_examples,)
     slots: Csr  # the features of sparse output rows
     examples: Examples
     draws: SamplerData
-    constants: np.ndarray  # of the objective
+    constants: ndarray  # of the objective
     optimizer: UpdateRule
     plan: Plan
 
@@ -69,7 +70,7 @@ class Shared(NamedTuple):
 class Chunk(NamedTuple):
     """Examples to be trained."""
 
-    order: np.ndarray  # int64: of the examples of this epoch
+    order: ndarray  # int64: of the examples of this epoch
     epoch: int
     start: int  # the examples order[start:stop]
     stop: int
@@ -81,9 +82,9 @@ class Chunk(NamedTuple):
 class Groups(NamedTuple):
     """The entries of a step by the row that they belong to: a chain for each row."""
 
-    first: np.ndarray  # int64 (n_rows,): the first entry of a row, -1 for none
-    following: np.ndarray  # int64 (n_entries,): the next entry of the same row, -1 at the end
-    touched: np.ndarray  # int32 (n_entries,): the rows that have entries
+    first: ndarray  # int64 (n_rows,): the first entry of a row, -1 for none
+    following: ndarray  # int64 (n_entries,): the next entry of the same row, -1 at the end
+    touched: ndarray  # int32 (n_entries,): the rows that have entries
 
 
 def new_groups(n_rows: int, n_entries: int) -> Groups:
@@ -106,9 +107,9 @@ class FeatureWorkspace(NamedTuple):
     """A worker's buffers for the steps of the hidden layer."""
 
     groups: Groups  # the features' values in a minibatch, by feature
-    value: np.ndarray  # float32 (max values,)
-    example: np.ndarray  # int32 (max values,): the example in the minibatch that a value belongs to
-    gradient: np.ndarray  # float32 (1, stride)
+    value: ndarray  # float32 (max values,)
+    example: ndarray  # int32 (max values,): the example in the minibatch that a value belongs to
+    gradient: ndarray  # float32 (1, stride)
 
 
 def new_feature_workspace(examples: Examples, plan: Plan) -> FeatureWorkspace:

@@ -8,6 +8,7 @@ while the block before is still being computed.
 from typing import NamedTuple
 
 import numpy as np
+from numpy import ndarray
 
 from embedx.engine.blocks import (
     ALL,
@@ -87,12 +88,12 @@ class SkipGramTables(NamedTuple):
 
     inputs: Table  # a row for each word, then for each bucket of n-grams; 1 in the column of the biases
     outputs: Table  # a row for each output row
-    state: np.ndarray  # float32 (n_words, state_width)
-    n_updates: np.ndarray  # int64 (n_words,); (1,) if the objective keeps no state
+    state: ndarray  # float32 (n_words, state_width)
+    n_updates: ndarray  # int64 (n_words,); (1,) if the objective keeps no state
     parts: Parts = NO_PARTS  # the rows of the inputs that each word's vector is the mean of
 
 
-def input_vectors(tables: SkipGramTables) -> np.ndarray:
+def input_vectors(tables: SkipGramTables) -> ndarray:
     """The vector of each word, float32 (n_words, stride): the rows of the inputs themselves, or means of them."""
     return word_vectors(tables.inputs.rows, tables.parts) if len(tables.parts.offsets) else tables.inputs.rows
 
@@ -104,7 +105,7 @@ class Run(NamedTuple):
     tables: SkipGramTables
     stream: TokenStream
     sampler_data: SamplerData
-    constants: np.ndarray  # float32: the objective's
+    constants: ndarray  # float32: the objective's
     plan: BlockPlan
 
 
@@ -123,31 +124,31 @@ class SkipGramWorkspace(NamedTuple):
     """The memory of one worker."""
 
     words: KeptWords
-    cursor: np.ndarray  # int64 (5,): where planning is in a chunk, see `blocks`
+    cursor: ndarray  # int64 (5,): where planning is in a chunk, see `blocks`
     block: Block
     next_block: Block
     sampling: SampleWorkspace
-    seen: np.ndarray  # int64 (FILTER_SIZE,): the last draw of a row with this remainder; a cheap test whether a row is new
-    x: np.ndarray  # float32 (max inputs, stride): vectors of the inputs
-    x_gradient: np.ndarray  # like x
-    h: np.ndarray  # float32 (max examples, stride): vectors of the examples; in skip-gram x
-    h_gradient: np.ndarray  # like h; in skip-gram x_gradient
-    w: np.ndarray  # float32 (max candidates, stride)
-    w_gradient: np.ndarray  # like w
+    seen: ndarray  # int64 (FILTER_SIZE,): the last draw of a row with this remainder; a cheap test whether a row is new
+    x: ndarray  # float32 (max inputs, stride): vectors of the inputs
+    x_gradient: ndarray  # like x
+    h: ndarray  # float32 (max examples, stride): vectors of the examples; in skip-gram x
+    h_gradient: ndarray  # like h; in skip-gram x_gradient
+    w: ndarray  # float32 (max candidates, stride)
+    w_gradient: ndarray  # like w
     batch: Batch  # (max examples, max candidates): a row for each example; `Block.label` stands in for its label
     pairs: Batch  # (max positives of an example, 1 + noise): a row for each distinct positive of one example
-    centre: np.ndarray  # int64 (1 + max positives of an example,): the candidate that each of them is
-    log_expected: np.ndarray  # float32 (max candidates,): of the candidates of a block
-    noise_column: np.ndarray  # int64 (max candidates,): the column in `pairs` where each centre is noise too; -1 if it is not
-    rng_state: np.ndarray  # uint64 (2,): key and counter of the stream that `uniforms` come from
-    row_step: np.ndarray  # float32 (max candidates,): learning rate of each candidate over that given to `coefficients`
-    row_square: np.ndarray  # float32 (max candidates,): |w_k|² without the bias
-    x_step: np.ndarray  # float32 (max inputs,): as row_step, of each input
-    h_step: np.ndarray  # float32 (max examples,): as row_step, of each example; in skip-gram x_step
-    h_square: np.ndarray  # float32 (max examples,): |h_e|²
-    max_rate: np.ndarray  # float32 (2,): highest learning rates of a proximal step, OF_ROWS and OF_INPUTS
-    longest_step: np.ndarray  # float32 (1,): nats; see LONGEST_STEP
-    tokens: np.ndarray  # int32: those of a chunk, where they are not stored
+    centre: ndarray  # int64 (1 + max positives of an example,): the candidate that each of them is
+    log_expected: ndarray  # float32 (max candidates,): of the candidates of a block
+    noise_column: ndarray  # int64 (max candidates,): the column in `pairs` where each centre is noise too; -1 if it is not
+    rng_state: ndarray  # uint64 (2,): key and counter of the stream that `uniforms` come from
+    row_step: ndarray  # float32 (max candidates,): learning rate of each candidate over that given to `coefficients`
+    row_square: ndarray  # float32 (max candidates,): |w_k|² without the bias
+    x_step: ndarray  # float32 (max inputs,): as row_step, of each input
+    h_step: ndarray  # float32 (max examples,): as row_step, of each example; in skip-gram x_step
+    h_square: ndarray  # float32 (max examples,): |h_e|²
+    max_rate: ndarray  # float32 (2,): highest learning rates of a proximal step, OF_ROWS and OF_INPUTS
+    longest_step: ndarray  # float32 (1,): nats; see LONGEST_STEP
+    tokens: ndarray  # int32: those of a chunk, where they are not stored
 
 
 def new_workspace(
@@ -159,7 +160,7 @@ def new_workspace(
     n_noise = plan.n_rows if plan.candidates == ALL else plan.n_draws
     is_skipgram = plan.encoder == SKIPGRAM
 
-    def vector(n: int) -> np.ndarray:
+    def vector(n: int) -> ndarray:
         return np.zeros(n, np.float32)
 
     x, x_gradient, x_step = aligned_zeros(n_inputs, columns), aligned_zeros(n_inputs, columns), vector(n_inputs)

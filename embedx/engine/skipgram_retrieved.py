@@ -15,6 +15,7 @@ Ermon 2016, "Learning and inference via maximum inner product search". The draws
 from typing import NamedTuple
 
 import numpy as np
+from numpy import ndarray
 
 from embedx.engine.blocks import N_CENTRES, N_DRAWN, N_INPUTS, N_NOISE, clear, round_up_to_padding
 from embedx.engine.subwords import fetch_word
@@ -30,9 +31,9 @@ NEVER = -1
 class FoundRows(NamedTuple):
     """The rows found for each word, shared by all threads: they may change while another thread reads them."""
 
-    rows: np.ndarray  # int32 (n_words, found): the rows of the highest scores
-    n: np.ndarray  # int32 (n_words,): how many there are
-    uses: np.ndarray  # int32 (n_words,): how often the word was an input since it was looked up; NEVER if it was not
+    rows: ndarray  # int32 (n_words, found): the rows of the highest scores
+    n: ndarray  # int32 (n_words,): how many there are
+    uses: ndarray  # int32 (n_words,): how often the word was an input since it was looked up; NEVER if it was not
 
 
 @by_address
@@ -50,11 +51,11 @@ class RetrievalWorkspace(NamedTuple):
     """The memory of one worker for finding rows."""
 
     query: QueryWorkspace
-    candidates: np.ndarray  # int32 (1, max candidates): rows that a search gives
-    scores: np.ndarray  # float32 (1, found): of the best so far
-    joined: np.ndarray  # int64 (n_rows, 2): the last block that a row joined, and its column there
-    clock: np.ndarray  # int64 (1,): blocks so far
-    vector: np.ndarray  # float32 (1, stride): of a word
+    candidates: ndarray  # int32 (1, max candidates): rows that a search gives
+    scores: ndarray  # float32 (1, found): of the best so far
+    joined: ndarray  # int64 (n_rows, 2): the last block that a row joined, and its column there
+    clock: ndarray  # int64 (1,): blocks so far
+    vector: ndarray  # float32 (1, stride): of a word
 
 
 def new_found_rows(n_words: int, found: int) -> FoundRows:

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy import ndarray
 
 from embedx.kernels import insert, kernel
 
@@ -19,13 +20,13 @@ LOWEST = np.float32(-3e38)  # in place of -inf: the score of a place that no nod
 class Level(NamedTuple):
     """Nodes of a tree: those of group c, the children of node c of the level above, are first_node[c]:first_node[c + 1]."""
 
-    first_node: np.ndarray  # int64 (n_groups + 1,)
-    first_row: np.ndarray  # int64 (n_groups + 1,): the features that a group has weights for: features[first_row[c]: ...]
-    features: np.ndarray  # int32 (n_rows,)
-    first_weight: np.ndarray  # int64 (n_rows + 1,): the weights of a feature in its group
-    child: np.ndarray  # int32 (n_weights,): the node that a weight belongs to, counted from the first of its group
-    weight: np.ndarray  # float32 (n_weights,)
-    bias: np.ndarray  # float32 (n_nodes,)
+    first_node: ndarray  # int64 (n_groups + 1,)
+    first_row: ndarray  # int64 (n_groups + 1,): the features that a group has weights for: features[first_row[c]: ...]
+    features: ndarray  # int32 (n_rows,)
+    first_weight: ndarray  # int64 (n_rows + 1,): the weights of a feature in its group
+    child: ndarray  # int32 (n_weights,): the node that a weight belongs to, counted from the first of its group
+    weight: ndarray  # float32 (n_weights,)
+    bias: ndarray  # float32 (n_nodes,)
 
     @property
     def n_groups(self) -> int:
@@ -38,7 +39,7 @@ class Level(NamedTuple):
 
 
 def level_of(
-    first_node: np.ndarray, tiles: Sequence[tuple[int, int, np.ndarray, np.ndarray, np.ndarray]], bias: np.ndarray,
+    first_node: ndarray, tiles: Sequence[tuple[int, int, ndarray, ndarray, ndarray]], bias: ndarray,
     n_features: int,
 ) -> Level:  # fmt: skip
     """A level from the weights of its tiles, in order: (group, first node, feature, node within the tile, weight) of each."""
@@ -89,7 +90,7 @@ def score_visits(offsets, columns, values, level, example, group, slot, begin, e
             local[level.features[row]] = -1
 
 
-def scores_of(features: Any, level: Level) -> np.ndarray:
+def scores_of(features: Any, level: Level) -> ndarray:
     """The scores of all nodes of a level of one group, float32 (n, n_nodes), for features csr_matrix (n, n_features)."""
     n = features.shape[0]
     scores = np.empty((n, level.widest), np.float32)
@@ -116,8 +117,8 @@ def best_of_slots(scores, begin, end, place, best):
 class Found(NamedTuple):
     """The likeliest nodes of each example, best first; of places that none takes the log-probability is -inf."""
 
-    node: np.ndarray  # int32 (n, width)
-    log_p: np.ndarray  # float32 (n, width)
+    node: ndarray  # int32 (n, width)
+    log_p: ndarray  # float32 (n, width)
 
 
 def best_nodes(features: Any, level: Level, above: Found | None, k: int, log_probability: Any, threads: int) -> Found:

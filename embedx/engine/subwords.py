@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy import ndarray
 
 from embedx.kernels import SIMD_WIDTH, aligned_zeros, kernel, kernel_part, load, multiply_add, prefetch, splat, store, zeros
 from embedx.text.ngram_hashes import bucket_lists
@@ -24,8 +25,8 @@ from embedx.text.ngrams import NGrams
 class Parts(NamedTuple):
     """The rows whose mean is a word's vector."""
 
-    offsets: np.ndarray  # int64 (n_words + 1,): where the parts of each word begin; (0,) if each word is a row of its own
-    rows: np.ndarray  # int32 (offsets[-1],): of the inputs; the word's own is the first
+    offsets: ndarray  # int64 (n_words + 1,): where the parts of each word begin; (0,) if each word is a row of its own
+    rows: ndarray  # int32 (offsets[-1],): of the inputs; the word's own is the first
 
 
 NO_PARTS = Parts(np.zeros(0, np.int64), np.zeros(0, np.int32))
@@ -37,7 +38,7 @@ def listing_bytes(words: Sequence[bytes], ngrams: NGrams) -> int:
     return 5 * ngrams.n_buckets + 8 * n_characters * (ngrams.longest - ngrams.shortest + 1)
 
 
-def listed(words: Sequence[bytes], ngrams: NGrams) -> tuple[Parts, np.ndarray]:
+def listed(words: Sequence[bytes], ngrams: NGrams) -> tuple[Parts, ndarray]:
     """The parts of each word, given in UTF-8, and the buckets that have a row, int32 (n,), ascending: row n_words + k is that
     of the k-th of them.
     """
@@ -54,7 +55,7 @@ def listed(words: Sequence[bytes], ngrams: NGrams) -> tuple[Parts, np.ndarray]:
     return Parts(offsets, rows), buckets
 
 
-def word_vectors(rows: np.ndarray, parts: Parts) -> np.ndarray:
+def word_vectors(rows: ndarray, parts: Parts) -> ndarray:
     """The vector of each word, float32 (n_words, stride), where `rows` are those of all parts."""
     out = aligned_zeros(len(parts.offsets) - 1, rows.shape[1])
     means(rows, parts, out)

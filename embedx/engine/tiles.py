@@ -16,6 +16,7 @@ The labels may be the nodes of a tree, in groups; a group is trained on the exam
 from typing import NamedTuple
 
 import numpy as np
+from numpy import ndarray
 
 from embedx.engine.examples import Csr
 from embedx.engine.select import draw_weight, set_negative, set_positive
@@ -57,7 +58,7 @@ class TilePlan(NamedTuple):
     positives: int  # SINGLE, JOINT or SUMMED
     is_masked: bool  # weights are sparse, and examples are skipped
     optimizer: UpdateRule
-    constants: np.ndarray  # of the objective
+    constants: ndarray  # of the objective
     lr: np.float32  # with sparse weights that of the start: it falls linearly to zero, or stays
     # With sparse weights:
     epochs: int = 1
@@ -71,13 +72,13 @@ class TilePlan(NamedTuple):
 class TileExamples(NamedTuple):
     """The examples as a tile sees them."""
 
-    offsets: np.ndarray  # int64 (n + 1,)
-    columns: np.ndarray  # int32: rows of the tile
-    values: np.ndarray  # float32
-    mask: np.ndarray  # uint32 (n,): bit k is set where label k of the tile is a positive
-    weight: np.ndarray  # float32 (n,): how often each label counts as a negative
-    skips: np.ndarray  # int8 (n,): visits at which the example is still to be skipped
-    last_skips: np.ndarray  # int8 (n,): and how many they were the last time
+    offsets: ndarray  # int64 (n + 1,)
+    columns: ndarray  # int32: rows of the tile
+    values: ndarray  # float32
+    mask: ndarray  # uint32 (n,): bit k is set where label k of the tile is a positive
+    weight: ndarray  # float32 (n,): how often each label counts as a negative
+    skips: ndarray  # int8 (n,): visits at which the example is still to be skipped
+    last_skips: ndarray  # int8 (n,): and how many they were the last time
 
 
 @by_address
@@ -86,10 +87,10 @@ class TileSteps(NamedTuple):
 
     tile: Table  # the parameters: a row for each feature, then that of the biases; a column for each label
     gradient: ColumnGradient  # of the tile
-    support: np.ndarray  # uint32 (n_rows,): bit k is set where label k may have a weight; (0,) without sparsity mask
-    active: np.ndarray  # int64 (batch_size,): the examples of a minibatch that are not skipped
+    support: ndarray  # uint32 (n_rows,): bit k is set where label k may have a weight; (0,) without sparsity mask
+    active: ndarray  # int64 (batch_size,): the examples of a minibatch that are not skipped
     batch: Batch  # a row for each of these, WIDTH candidates
-    state: np.ndarray  # float32 (1, 0): such objectives have neither state nor noise
+    state: ndarray  # float32 (1, 0): such objectives have neither state nor noise
 
 
 @by_address
@@ -98,13 +99,13 @@ class TileWorkspace(NamedTuple):
 
     examples: TileExamples  # with dense weights without features
     steps: TileSteps
-    order: np.ndarray  # int32 (n_examples,): the order of an epoch
+    order: ndarray  # int32 (n_examples,): the order of an epoch
     # With sparse weights:
-    local: np.ndarray  # int32 (n_features,): the row of a feature in the tile, -1 for none
-    features: np.ndarray  # int32 (n_features,): the features of the tile
-    place: np.ndarray  # int32 (n_examples,): the place of an example among those of the tile
-    square: np.ndarray  # float32 (n_examples,): the squared length of the input, with the 1 of the bias
-    alpha: np.ndarray  # float32 (n_examples, WIDTH): the dual variables; (0, WIDTH) where there are none
+    local: ndarray  # int32 (n_features,): the row of a feature in the tile, -1 for none
+    features: ndarray  # int32 (n_features,): the features of the tile
+    place: ndarray  # int32 (n_examples,): the place of an example among those of the tile
+    square: ndarray  # float32 (n_examples,): the squared length of the input, with the 1 of the bias
+    alpha: ndarray  # float32 (n_examples, WIDTH): the dual variables; (0, WIDTH) where there are none
 
 
 def new_workspace(
@@ -319,7 +320,7 @@ class LabelGroups(NamedTuple):
 
     members: Csr  # the examples that each group is trained on
     positives: Csr  # the examples that have each label
-    bias: np.ndarray  # float32 (n_labels,): the biases to start from; overwritten by those that were trained
+    bias: ndarray  # float32 (n_labels,): the biases to start from; overwritten by those that were trained
 
 
 @kernel
@@ -495,7 +496,7 @@ def _read_examples(examples, members, begin, n, plan, workspace):
         out.offsets[m + 1] = n_values
 
 
-Kept = tuple[np.ndarray, np.ndarray, np.ndarray]  # of a tile: int32 feature, int32 label within the tile, float32 weight
+Kept = tuple[ndarray, ndarray, ndarray]  # of a tile: int32 feature, int32 label within the tile, float32 weight
 
 
 def kept_weights(groups: LabelGroups, first: int, last: int, plan: TilePlan, workspace: TileWorkspace, n_features: int) -> Kept:

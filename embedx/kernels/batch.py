@@ -8,19 +8,20 @@ from typing import Any, NamedTuple
 import numba
 import numpy as np
 from numba import types
+from numpy import ndarray
 
 
 class Batch(NamedTuple):
     """Some examples: a row of each matrix for each example, a column for each candidate. float32, or float64 for L-BFGS."""
 
-    z: np.ndarray  # (examples, candidates): scores; overwritten by ∂loss/∂z
-    label: np.ndarray  # like z: the weight of a positive, or its number of pairs, else 0; on a tree: pairs whose bit is 1
-    sample_count: np.ndarray  # like z: how often a candidate was drawn; on a tree: pairs whose bit is 0
-    log_expected_count: np.ndarray  # like z: log of the expected number of draws
-    uniforms: np.ndarray  # (examples, uniforms_width): random numbers in (0, 1)
-    key: np.ndarray  # int64 (examples,): each example's row in the objective's state
-    n_updates: np.ndarray  # int64 (examples,): how often that row was updated before
-    score_gain: np.ndarray  # like z: how far a score moves per unit of lr · its coefficient
+    z: ndarray  # (examples, candidates): scores; overwritten by ∂loss/∂z
+    label: ndarray  # like z: the weight of a positive, or its number of pairs, else 0; on a tree: pairs whose bit is 1
+    sample_count: ndarray  # like z: how often a candidate was drawn; on a tree: pairs whose bit is 0
+    log_expected_count: ndarray  # like z: log of the expected number of draws
+    uniforms: ndarray  # (examples, uniforms_width): random numbers in (0, 1)
+    key: ndarray  # int64 (examples,): each example's row in the objective's state
+    n_updates: ndarray  # int64 (examples,): how often that row was updated before
+    score_gain: ndarray  # like z: how far a score moves per unit of lr · its coefficient
 
 
 def new_batch(n_examples: int, n_candidates: int, uniforms_width: int = 0, dtype: Any = np.float32) -> Batch:

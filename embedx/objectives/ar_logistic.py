@@ -13,6 +13,7 @@ steps are at most 1 long.
 """
 
 import numpy as np
+from numpy import ndarray
 
 from embedx.kernels import kernel, kernel_part, sigmoid, softplus
 from embedx.objectives import utility
@@ -93,12 +94,12 @@ class AugmentReduceLogistic(utility.UtilityObjective):
     advice = "logistic noise instead of Gumbel's: tails on both sides, so that a class far behind keeps a chance"
     coefficients = staticmethod(coefficients)
 
-    def optimal_law(self, z: np.ndarray, label: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def optimal_law(self, z: ndarray, label: ndarray) -> tuple[ndarray, ndarray]:
         x = np.linspace(-40, 40, 161)
         weight = 0.5 * np.exp(log_density(x))
         return utility.optimal_law(z, label, x, weight, lambda gap: -np.tanh(gap / 2), lambda gap: np.exp(log_sigmoid(-gap)))
 
-    def log_probability(self, z: np.ndarray, log_noise: np.ndarray) -> np.ndarray:
+    def log_probability(self, z: ndarray, log_noise: ndarray) -> ndarray:
         """By quadrature. The tails fall like e^-|t|, hence the wide range; so does the chance of a class far behind."""
         return utility.log_probability(
             z, log_density, log_sigmoid, left=lambda scores: float(scores.min()) - 40, right=40, step=0.4,
@@ -106,6 +107,6 @@ class AugmentReduceLogistic(utility.UtilityObjective):
         )  # fmt: skip
 
 
-def log_density(x: np.ndarray) -> np.ndarray:
+def log_density(x: ndarray) -> ndarray:
     """The log of the logistic density."""
     return log_sigmoid(x) + log_sigmoid(-x)

@@ -14,6 +14,7 @@ than about 2 m / (K |h|²) diverge.
 """
 
 import numpy as np
+from numpy import ndarray
 from scipy import special
 
 from embedx.kernels import hazard, kernel, kernel_part, log_ndtr, log_normal_density, ndtri, softplus
@@ -106,11 +107,11 @@ class AugmentReduceProbit(utility.UtilityObjective):
     advice = "normal noise instead of Gumbel's: thin tails, so that a class far behind has no chance"
     coefficients = staticmethod(coefficients)
 
-    def optimal_law(self, z: np.ndarray, label: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def optimal_law(self, z: ndarray, label: ndarray) -> tuple[ndarray, ndarray]:
         x, weight = np.polynomial.hermite_e.hermegauss(48)
         return utility.optimal_law(z, label, x, weight / weight.sum(), np.negative, hazards)
 
-    def log_probability(self, z: np.ndarray, log_noise: np.ndarray) -> np.ndarray:
+    def log_probability(self, z: ndarray, log_noise: ndarray) -> ndarray:
         """By quadrature. A class far behind wins, if it does, with t about half way, hence where the nodes begin, and its log p
         falls with the square of the distance.
         """
@@ -120,11 +121,11 @@ class AugmentReduceProbit(utility.UtilityObjective):
         )  # fmt: skip
 
 
-def log_phi(x: np.ndarray) -> np.ndarray:
+def log_phi(x: ndarray) -> ndarray:
     """The log of the normal density."""
     return -0.5 * x * x - 0.5 * np.log(2 * np.pi)
 
 
-def hazards(x: np.ndarray) -> np.ndarray:
+def hazards(x: ndarray) -> ndarray:
     """φ/Φ of an array."""
     return np.exp(log_phi(x) - special.log_ndtr(x))

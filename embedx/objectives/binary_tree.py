@@ -7,6 +7,7 @@ by level, so that those that most examples meet lie together.
 from typing import NamedTuple
 
 import numpy as np
+from numpy import ndarray
 
 from embedx.kernels import kernel
 
@@ -14,10 +15,10 @@ from embedx.kernels import kernel
 class Tree(NamedTuple):
     """Where every leaf and every inner node hangs. With one class there is a row, but nothing hangs on it."""
 
-    leaf_turn: np.ndarray  # int64 (n_classes,)
-    turn: np.ndarray  # int64 (n_rows,): of the inner nodes; the root's is -1
-    depth: np.ndarray  # int64 (n_classes,): turns to take from the root
-    levels: np.ndarray  # int64 (n_levels + 1,): the inner nodes of a level are levels[i]:levels[i + 1]
+    leaf_turn: ndarray  # int64 (n_classes,)
+    turn: ndarray  # int64 (n_rows,): of the inner nodes; the root's is -1
+    depth: ndarray  # int64 (n_classes,): turns to take from the root
+    levels: ndarray  # int64 (n_levels + 1,): the inner nodes of a level are levels[i]:levels[i + 1]
 
 
 @kernel
@@ -60,7 +61,7 @@ def _follow(leaf_turn, turn, offsets, nodes, bits):
             hangs = turn[hangs >> 1]
 
 
-def huffman(counts: np.ndarray) -> Tree:
+def huffman(counts: ndarray) -> Tree:
     """The tree whose expected depth under `counts`, int64 (n_classes,), is least; ties by number."""
     n = len(counts)
     order = np.argsort(counts, kind="stable")
@@ -77,7 +78,7 @@ def huffman(counts: np.ndarray) -> Tree:
     return Tree(leaf_turn, inner, depth[leaf_turn >> 1] + 1 if n > 1 else np.zeros(1, np.int64), levels)
 
 
-def halves(order: np.ndarray, n_seen: int) -> Tree:
+def halves(order: ndarray, n_seen: int) -> Tree:
     """The tree whose nodes halve order[:n_seen], of classes (n_classes,), the first half the larger by one of an odd number.
 
     The others, which do not occur, hang in a tree of halves beside the last one of these, so that they cost nothing.
@@ -102,7 +103,7 @@ def halves(order: np.ndarray, n_seen: int) -> Tree:
     return Tree(leaf_turn, np.concatenate(turns).astype(np.int64), depth, np.array(levels, np.int64))
 
 
-def log_odds(tree: Tree, p: np.ndarray) -> np.ndarray:
+def log_odds(tree: Tree, p: ndarray) -> ndarray:
     """float64 (n_rows,): the log-odds of bit 1 at each inner node if classes have the probabilities p, (n_classes,) above 0."""
     mass = np.zeros(2 * len(tree.turn))
     if len(tree.leaf_turn) == 1:
@@ -113,7 +114,7 @@ def log_odds(tree: Tree, p: np.ndarray) -> np.ndarray:
     return np.log(mass[1::2]) - np.log(mass[::2])
 
 
-def follow(tree: Tree) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def follow(tree: Tree) -> tuple[ndarray, ndarray, ndarray]:
     """offsets, nodes and bits of the way to every leaf, as in `contract.Paths`."""
     offsets = np.concatenate([[0], np.cumsum(tree.depth)])
     nodes, bits = np.empty(offsets[-1], np.int32), np.empty(offsets[-1], np.float32)

@@ -68,6 +68,7 @@ import dataclasses
 from typing import Any, Literal
 
 import numpy as np
+from numpy import ndarray
 
 from embedx.samplers import names_of
 from embedx.samplers.contract import Candidates, Paths
@@ -186,7 +187,7 @@ class Objective(abc.ABC):
         """Whether `prepare` is to be told which classes are alike, where they have features."""
         return False
 
-    def prepare(self, counts: np.ndarray, order: np.ndarray | None = None) -> None:  # noqa: B027 -- most have nothing to fit
+    def prepare(self, counts: ndarray, order: ndarray | None = None) -> None:  # noqa: B027 -- most have nothing to fit
         """Fit a tree, for objectives that have one. Done before training and on loading.
 
         counts  int64 (n_classes,)  how often each class occurs
@@ -205,45 +206,45 @@ class Objective(abc.ABC):
         """How many output rows score `n_classes` classes."""
         return n_classes
 
-    def initial_bias(self, p: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    def initial_bias(self, p: ndarray, noise: ndarray) -> ndarray:
         """float (n_rows,): the scores that predict p, (n_classes,) above 0, for any input; `noise` (n_classes,) is drawn by."""
         return np.log(p)
 
-    def constants(self, n_draws: int, n_classes: int) -> np.ndarray:
+    def constants(self, n_draws: int, n_classes: int) -> ndarray:
         """float32: constants that `coefficients` needs, given how many noise rows are drawn for an example."""
         return np.zeros(1, np.float32)
 
-    def optimal_state(self, z: np.ndarray, label: np.ndarray) -> np.ndarray:
+    def optimal_state(self, z: ndarray, label: ndarray) -> ndarray:
         """The best state in closed form for examples that meet all rows, float64 (n, state_width), from z and label, (n, K)."""
         return np.zeros((len(z), self.state_width))
 
-    def log_probability(self, z: np.ndarray, log_noise: np.ndarray) -> np.ndarray:
+    def log_probability(self, z: ndarray, log_noise: ndarray) -> ndarray:
         """log p(k | h), float (..., K), from the scores of all rows (..., rows) and the log of the noise
         distribution, (K,) or (..., K) where it depends on the input.
         """
         return log_softmax(z)
 
-    def label_probability(self, z: np.ndarray) -> np.ndarray | None:
+    def label_probability(self, z: ndarray) -> ndarray | None:
         """p(k is among the labels | h) from the scores of all rows, (..., K), above 1/2 where z is above 0; None where labels
         compete for one place, so that only `log_probability` is known.
         """
         log_p = self.log_label_probability(z)
         return None if log_p is None else np.exp(log_p)
 
-    def log_label_probability(self, z: np.ndarray) -> np.ndarray | None:
+    def log_label_probability(self, z: ndarray) -> ndarray | None:
         """The log of `label_probability`, below 0, finite at any finite score and growing with it, so that products of
         many probabilities rank; None where that is.
         """
         return None
 
-    def scaled_scores(self, scale: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def scaled_scores(self, scale: ndarray) -> tuple[ndarray, ndarray]:
         """Factors and offsets of the scores of labels, both (n_labels,), that multiply a small `label_probability` by `scale`,
         at most 1. Asked for where the objective has `log_label_probability`.
         """
         return np.ones(len(scale)), np.log(scale)
 
 
-def log_softmax(z: np.ndarray) -> np.ndarray:
+def log_softmax(z: ndarray) -> ndarray:
     """z minus the log of the sum of its exponentials along the last axis."""
     shifted = z - z.max(axis=-1, keepdims=True)
     return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))

@@ -11,6 +11,7 @@ a tree of clusters of them, as in Parabel (Prabhu et al. 2018), whose decisions 
 """
 
 import numpy as np
+from numpy import ndarray
 
 from embedx.kernels import kernel
 from embedx.objectives.binary_tree import Tree, follow, halves, huffman, log_odds
@@ -65,7 +66,7 @@ class HierarchicalSoftmax(Objective):
     def wants_order(self) -> bool:
         return self.settings.hierarchy == "clusters"
 
-    def prepare(self, counts: np.ndarray, order: np.ndarray | None = None) -> None:
+    def prepare(self, counts: ndarray, order: ndarray | None = None) -> None:
         self.tree = huffman(counts) if order is None else halves(order, int(np.count_nonzero(counts)))
 
     def paths(self) -> Paths:
@@ -74,10 +75,10 @@ class HierarchicalSoftmax(Objective):
     def n_rows(self, n_classes: int) -> int:
         return max(n_classes - 1, 1)
 
-    def initial_bias(self, p: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    def initial_bias(self, p: ndarray, noise: ndarray) -> ndarray:
         return log_odds(self.tree, p)
 
-    def log_probability(self, z: np.ndarray, log_noise: np.ndarray) -> np.ndarray:
+    def log_probability(self, z: ndarray, log_noise: ndarray) -> ndarray:
         tree = self.tree
         if len(tree.leaf_turn) == 1:
             return np.zeros_like(z)

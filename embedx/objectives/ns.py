@@ -14,6 +14,7 @@ the softmax at prediction (Bamler & Mandt 2020, eq. 6, who have one negative).
 """
 
 import numpy as np
+from numpy import ndarray
 
 from embedx.kernels import kernel, kernel_part, sigmoid, softplus
 from embedx.objectives.contract import Objective, SampledSettings, log_softmax
@@ -76,7 +77,7 @@ class NegativeSampling(Objective):
     ranks_by_score = False
     adds_log_noise = True
 
-    def constants(self, n_draws: int, n_classes: int) -> np.ndarray:
+    def constants(self, n_draws: int, n_classes: int) -> ndarray:
         weight = self.negatives / n_draws
         return np.array([weight, self.settings.score_l2, np.log(weight)], np.float32)
 
@@ -84,8 +85,8 @@ class NegativeSampling(Objective):
     def uses_log_expected_count(self) -> bool:
         return self.settings.score_l2 > 0
 
-    def initial_bias(self, p: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    def initial_bias(self, p: ndarray, noise: ndarray) -> ndarray:
         return np.log(p) - np.log(self.negatives * noise)
 
-    def log_probability(self, z: np.ndarray, log_noise: np.ndarray) -> np.ndarray:
+    def log_probability(self, z: ndarray, log_noise: ndarray) -> ndarray:
         return log_softmax(z + log_noise)

@@ -17,6 +17,7 @@ above.
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from embedx.kernels import kernel
 from embedx.objectives.contract import Objective, SampledSettings, log_softmax
@@ -128,16 +129,16 @@ class OneVsAll(Objective):
     def loss_unit(self, per: str) -> str:
         return super().loss_unit(per) if self.settings.loss == "logistic" else f"per {per}"
 
-    def constants(self, n_draws: int, n_classes: int) -> np.ndarray:
+    def constants(self, n_draws: int, n_classes: int) -> ndarray:
         return np.array([LOSSES.index(self.settings.loss)], np.float32)
 
-    def initial_bias(self, p: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    def initial_bias(self, p: ndarray, noise: ndarray) -> ndarray:
         return np.log(p / (1 - p)) if self.settings.loss == "logistic" else 2 * p - 1
 
-    def log_probability(self, z: np.ndarray, log_noise: np.ndarray) -> np.ndarray:
+    def log_probability(self, z: ndarray, log_noise: ndarray) -> ndarray:
         return log_softmax(self.log_label_probability(z))
 
-    def log_label_probability(self, z: np.ndarray) -> np.ndarray:
+    def log_label_probability(self, z: ndarray) -> ndarray:
         if self.settings.loss == "logistic":
             return log_sigmoid(z)
         p = (1 + z) / 2
@@ -146,5 +147,5 @@ class OneVsAll(Objective):
         between = np.log(np.clip(p, SMALLEST, 1 - SMALLEST))
         return np.where(p < SMALLEST, below, np.where(p > 1 - SMALLEST, above, between))
 
-    def scaled_scores(self, scale: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def scaled_scores(self, scale: ndarray) -> tuple[ndarray, ndarray]:
         return super().scaled_scores(scale) if self.settings.loss == "logistic" else (scale, scale - 1)

@@ -2,6 +2,7 @@
 
 import numpy as np
 from numba.extending import register_jitable
+from numpy import ndarray
 
 from embedx.kernels import exp, kernel_part, larger, sigmoid, softplus
 from embedx.objectives.contract import Objective, SampledSettings
@@ -69,7 +70,7 @@ def rate(n_updates):
     return np.float32((1.0 + n_updates) ** -0.9)
 
 
-def log_sigmoid(z: np.ndarray) -> np.ndarray:
+def log_sigmoid(z: ndarray) -> ndarray:
     """log σ(z) of an array, without overflow on either side."""
     return np.minimum(z, 0) - np.log1p(np.exp(-np.abs(z)))
 
@@ -176,10 +177,10 @@ class LocalObjective(Objective):
     def merges_pairs(self) -> bool:
         return not self.is_relative
 
-    def constants(self, n_draws: int, n_classes: int) -> np.ndarray:
+    def constants(self, n_draws: int, n_classes: int) -> ndarray:
         return np.array([self.is_relative, *(getattr(self.settings, name) for name in self.in_kernel)], np.float32)
 
-    def optimal_state(self, z: np.ndarray, label: np.ndarray) -> np.ndarray:
+    def optimal_state(self, z: ndarray, label: ndarray) -> ndarray:
         """log Z, less the positive's score if it `is_relative`."""
         largest = z.max(axis=1, keepdims=True)
         log_z = largest + np.log(np.exp(z - largest).sum(axis=1, keepdims=True))

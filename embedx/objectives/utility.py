@@ -15,12 +15,13 @@ from collections.abc import Callable
 
 import numpy as np
 from numba.extending import register_jitable
+from numpy import ndarray
 
 from embedx.kernels import sigmoid, softplus
 from embedx.objectives.parts import AugmentSettings, LocalObjective
 from embedx.settings import param
 
-Function = Callable[[np.ndarray], np.ndarray]
+Function = Callable[[ndarray], ndarray]
 MAX_VALUES = 4_000_000  # held at a time by the quadrature
 FEW_CLASSES = 2_000  # up to here each class is looked at by itself; a grid over FAR has no more points
 # The errors at the tenth of a deviation that ar-probit steps by: about 1e-8 g^6 of what log F(g) adds up to for the grid,
@@ -50,10 +51,10 @@ class UtilityObjective(LocalObjective):
     uniforms_width = 2
 
     @abc.abstractmethod
-    def optimal_law(self, z: np.ndarray, label: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def optimal_law(self, z: ndarray, label: ndarray) -> tuple[ndarray, ndarray]:
         """Location and scale of the law of t of the tightest bound, each (n,)."""
 
-    def optimal_state(self, z: np.ndarray, label: np.ndarray) -> np.ndarray:
+    def optimal_state(self, z: ndarray, label: ndarray) -> ndarray:
         """Found numerically, to some ten digits."""
         location, scale = self.optimal_law(z, label)
         if self.is_relative:
@@ -89,9 +90,9 @@ def local_step(state, key, n_updates, constants, slope, x):
 
 
 def log_probability(
-    z: np.ndarray, log_f: Function, log_cdf: Function, left: Callable[[np.ndarray], float], right: float, step: float,
-    beyond: Callable[[np.ndarray, np.ndarray], np.ndarray],
-) -> np.ndarray:  # fmt: skip
+    z: ndarray, log_f: Function, log_cdf: Function, left: Callable[[ndarray], float], right: float, step: float,
+    beyond: Callable[[ndarray, ndarray], ndarray],
+) -> ndarray:  # fmt: skip
     """log p(y) of all classes, float64 (..., K), by the trapezoid rule, whose error falls exponentially for such integrands.
 
     All classes share the nodes t, `step` apart from left(z) to max z + `right`, and Σ_k log F(t - z_k). What is true of few
@@ -110,7 +111,7 @@ def log_probability(
     return out.reshape(z.shape)
 
 
-def _one_by_one(scores: np.ndarray, nodes: np.ndarray, log_f: Function, log_cdf: Function, step: float) -> np.ndarray:
+def _one_by_one(scores: ndarray, nodes: ndarray, log_f: Function, log_cdf: Function, step: float) -> ndarray:
     """log p(y) of all classes, (K,), with the functions evaluated at every node for every class."""
     log_p = np.empty_like(scores)
     nodes = nodes[:, None]
@@ -122,7 +123,7 @@ def _one_by_one(scores: np.ndarray, nodes: np.ndarray, log_f: Function, log_cdf:
     return log_p
 
 
-def _by_grid(scores: np.ndarray, nodes: np.ndarray, log_f: Function, log_cdf: Function, step: float) -> np.ndarray:
+def _by_grid(scores: ndarray, nodes: ndarray, log_f: Function, log_cdf: Function, step: float) -> ndarray:
     """log p(y) of all classes, (K,), at a cost of K alone: p(y) is a smooth function of z_y, and so is log F(t - z_y).
 
     The grid has the `step` of the nodes, so that the functions are needed at as many places as there are nodes and grid
@@ -153,13 +154,13 @@ def _by_grid(scores: np.ndarray, nodes: np.ndarray, log_f: Function, log_cdf: Fu
     return fine[cell] + beyond * (fine[cell + 1] - fine[cell])
 
 
-def _log_integral(terms: np.ndarray, step: float) -> np.ndarray:
+def _log_integral(terms: ndarray, step: float) -> ndarray:
     """The log of the integral of e^terms along the first axis, whose nodes are `step` apart."""
     largest = terms.max(axis=0)
     return largest + np.log(np.exp(terms - largest).sum(axis=0) * step)
 
 
-def lagrange_weights() -> np.ndarray:
+def lagrange_weights() -> ndarray:
     """float64 (FINER, POINTS): the weight of each of POINTS grid points at k / FINER of the way between the middle two."""
     points = np.arange(POINTS) - (POINTS // 2 - 1)
     at = np.arange(FINER)[:, None] / FINER
@@ -168,8 +169,8 @@ def lagrange_weights() -> np.ndarray:
 
 
 def optimal_law(
-    z: np.ndarray, label: np.ndarray, x: np.ndarray, weight: np.ndarray, slope: Function, slope_cdf: Function
-) -> tuple[np.ndarray, np.ndarray]:
+    z: ndarray, label: ndarray, x: ndarray, weight: ndarray, slope: Function, slope_cdf: Function
+) -> tuple[ndarray, ndarray]:
     """Location and scale of the law of t, each (n,), of the tightest bound for examples that meet all rows.
 
     x and weight (nodes,) are a quadrature for the standard law; slope and slope_cdf the derivatives of log f and log F. At the
@@ -179,7 +180,7 @@ def optimal_law(
     positive = label.argmax(axis=1)
     own = z[np.arange(len(z)), positive]
 
-    def joint_slope(t: np.ndarray, i: int) -> np.ndarray:
+    def joint_slope(t: ndarray, i: int) -> ndarray:
         gaps = t[:, None] - z[i]
         pulls = slope_cdf(gaps)
         return pulls.sum(axis=1) - pulls[:, positive[i]] + slope(t - own[i])

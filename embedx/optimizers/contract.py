@@ -21,6 +21,7 @@ import math
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from numpy import ndarray
 
 from embedx.kernels import aligned_zeros, by_address
 
@@ -67,11 +68,11 @@ NO_FLAGS = np.zeros(0, np.uint8)
 class Table(NamedTuple):
     """Rows of parameters and what belongs to them."""
 
-    rows: np.ndarray  # float32 (n, stride)
-    state: np.ndarray  # float32, the optimizer's: like the rows; (n, 1), one a row; or (0, stride)
-    decay_clock: np.ndarray  # float64 (n,): the clock of weight decay when it was last applied to a row; (0,) without
+    rows: ndarray  # float32 (n, stride)
+    state: ndarray  # float32, the optimizer's: like the rows; (n, 1), one a row; or (0, stride)
+    decay_clock: ndarray  # float64 (n,): the clock of weight decay when it was last applied to a row; (0,) without
     state_of: int  # STATELESS, PER_COORDINATE or PER_ROW
-    frozen: np.ndarray = NO_FLAGS  # uint8 (n,): 1 for rows that skip-gram does not move; (0,) if there are none
+    frozen: ndarray = NO_FLAGS  # uint8 (n,): 1 for rows that skip-gram does not move; (0,) if there are none
 
 
 def new_table(n_rows: int, dim: int, optimizer: UpdateRule) -> Table:

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from embedx.errors import EmbedxError
 from embedx.kernels import bits, dot, exp, kernel, kernel_part, padded, softplus, uniform
@@ -154,12 +155,12 @@ class Adversarial(Sampler):
         return dataclasses.replace(settings, uniform_share=(0.0 if corrected else UNIFORM_SHARE) if share is None else share)
 
     @property
-    def noise(self) -> np.ndarray:
+    def noise(self) -> ndarray:
         """The classes' frequencies, which the tree's probabilities come to on average over the inputs."""
         counts = np.maximum(np.asarray(self.counts, np.float64), 0.5)
         return counts / counts.sum()
 
-    def log_noise(self, n_draws: int) -> np.ndarray:
+    def log_noise(self, n_draws: int) -> ndarray:
         return np.asarray(np.log(n_draws * self.noise), np.float32)
 
     # ---- fitting
@@ -182,11 +183,11 @@ class Adversarial(Sampler):
 
     # ---- the model folder
 
-    def arrays(self) -> dict[str, np.ndarray]:
+    def arrays(self) -> dict[str, ndarray]:
         kept = (*self.projection, self.tree.weights, self.tree.biases, self.tree.leaf_of_label)
         return {f"noise_{name}": array for name, array in zip(ARRAYS, kept, strict=True)}
 
-    def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
+    def restore(self, arrays: Mapping[str, ndarray]) -> None:
         if complaint := self._misfit(arrays):
             raise EmbedxError(f"{complaint}; restore the model from a copy, or train again")
         projection, offset, weights, biases = (np.array(arrays[f"noise_{name}"], np.float32, order="C") for name in ARRAYS[:-1])
@@ -196,7 +197,7 @@ class Adversarial(Sampler):
         self.projection = Projection(projection, offset)
         self.tree = Tree(weights, biases, label_of_leaf, leaf_of_label)
 
-    def _misfit(self, arrays: Mapping[str, np.ndarray]) -> str:
+    def _misfit(self, arrays: Mapping[str, ndarray]) -> str:
         """What is wrong with saved arrays, which compiled code would take as they are; "" if nothing is."""
         stride, n_leaves = padded(self.settings.tree_features), n_leaves_for(len(self.counts))
         shapes = ((stride,), (stride,), (n_leaves - 1, stride), (n_leaves - 1,), (len(self.counts),))
@@ -216,16 +217,16 @@ class Adversarial(Sampler):
         rows = np.concatenate([self.tree.label_of_leaf, self.tree.leaf_of_label])
         return new_data(rows=rows, values=self._values, weights=self.tree.weights, features=self.features)
 
-    def log_noise_of(self, inputs: Any, n_draws: int) -> np.ndarray:
+    def log_noise_of(self, inputs: Any, n_draws: int) -> ndarray:
         return self._log_noise(projected(inputs, self.projection), n_draws)
 
-    def _log_noise(self, features: np.ndarray, n_draws: int) -> np.ndarray:
+    def _log_noise(self, features: ndarray, n_draws: int) -> ndarray:
         log_p = log_probabilities(self.tree, features)
         _count(log_p, self._values, max(n_draws, 1), self.replacement)
         return log_p
 
     @property
-    def _values(self) -> np.ndarray:
+    def _values(self) -> ndarray:
         """float32 (n_leaves - 1 + N_CONSTANTS,): the tree's biases, then the constants of the mixture."""
         share = float(self.settings.uniform_share or 0)
         with np.errstate(divide="ignore"):

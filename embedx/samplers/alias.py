@@ -8,6 +8,7 @@ import abc
 from typing import NamedTuple
 
 import numpy as np
+from numpy import ndarray
 
 from embedx.kernels import kernel, kernel_part, uniform
 from embedx.samplers.contract import Candidates, Paths, Sampler, SamplerData, new_data
@@ -16,11 +17,11 @@ from embedx.samplers.contract import Candidates, Paths, Sampler, SamplerData, ne
 class AliasTable(NamedTuple):
     """`keep` float32 (n,): probability that a column stays itself; `other` int32 (n,): what it becomes otherwise."""
 
-    keep: np.ndarray
-    other: np.ndarray
+    keep: ndarray
+    other: ndarray
 
 
-def alias_table(weights: np.ndarray) -> AliasTable:
+def alias_table(weights: ndarray) -> AliasTable:
     """A table whose draws k have probability weights[k] / sum(weights); weights are finite, not negative, not all zero."""
     probability = np.asarray(weights, np.float64)
     total = probability.sum()
@@ -93,23 +94,23 @@ class AliasSampler(Sampler, abc.ABC):
     log_expected_count = staticmethod(log_expected_count)
 
     @abc.abstractmethod
-    def probabilities(self, counts: np.ndarray) -> np.ndarray:
+    def probabilities(self, counts: ndarray) -> ndarray:
         """float64 (n_classes,), proportional to q, for classes that occur `counts` times, int64 (n_classes,)."""
 
-    def prepare(self, counts: np.ndarray, *, paths: Paths | None = None) -> None:
+    def prepare(self, counts: ndarray, *, paths: Paths | None = None) -> None:
         super().prepare(counts, paths=paths)
         weights = np.asarray(self.probabilities(counts), np.float64)
         self._noise = weights / weights.sum()
 
     @property
-    def noise(self) -> np.ndarray:
+    def noise(self) -> ndarray:
         return self._noise
 
-    def expected_counts(self, n_draws: int) -> np.ndarray:
+    def expected_counts(self, n_draws: int) -> ndarray:
         """float64 (n_classes,): how often each class is to be expected to count among `n_draws` draws."""
         return n_draws * self.noise if self.replacement else drawn_at_all(self.noise, n_draws)
 
-    def log_noise(self, n_draws: int) -> np.ndarray:
+    def log_noise(self, n_draws: int) -> ndarray:
         counted = self.noise if self.replacement else drawn_at_all(self.noise, n_draws)
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(counted), np.float32)
@@ -120,6 +121,6 @@ class AliasSampler(Sampler, abc.ABC):
         return new_data(values=table.keep, rows=table.other, log_expected=log_expected)
 
 
-def drawn_at_all(noise: np.ndarray, n_draws: int) -> np.ndarray:
+def drawn_at_all(noise: ndarray, n_draws: int) -> ndarray:
     """float64 (n_classes,): the probability of each class to be among n_draws draws, at least once."""
     return -np.expm1(n_draws * np.log1p(-np.minimum(noise, 1 - 1e-12)))

@@ -37,6 +37,7 @@ from typing import Any, Literal, NamedTuple
 import numba
 import numpy as np
 from numba import types
+from numpy import ndarray
 
 from embedx.kernels import by_address, kernel
 from embedx.settings import Settings
@@ -49,32 +50,32 @@ FILTER_SIZE = 512
 class Paths(NamedTuple):
     """A tree over classes: the nodes on the path to class k, and the branches to take, are those at offsets[k]:offsets[k+1]."""
 
-    offsets: np.ndarray  # int64 (n_classes + 1,)
-    nodes: np.ndarray  # int32: output rows
-    bits: np.ndarray  # float32: 1 or 0
+    offsets: ndarray  # int64 (n_classes + 1,)
+    nodes: ndarray  # int32: output rows
+    bits: ndarray  # float32: 1 or 0
 
 
 @by_address
 class SamplerData(NamedTuple):
     """Arrays for a sampler's compiled functions; what each holds is the sampler's own affair. One not needed is empty."""
 
-    rows: np.ndarray  # int32 (any,)
-    values: np.ndarray  # float32 (any,)
-    offsets: np.ndarray  # int64 (any,)
-    log_expected: np.ndarray  # float32 (n_classes,): log of the expected number of draws, for samplers that are not conditional
-    features: np.ndarray  # float32 (keys, any): of what the draws depend on
-    weights: np.ndarray  # float32 (any, any)
+    rows: ndarray  # int32 (any,)
+    values: ndarray  # float32 (any,)
+    offsets: ndarray  # int64 (any,)
+    log_expected: ndarray  # float32 (n_classes,): log of the expected number of draws, for samplers that are not conditional
+    features: ndarray  # float32 (keys, any): of what the draws depend on
+    weights: ndarray  # float32 (any, any)
 
 
 class Pairs(NamedTuple):
     """Inputs and the labels that they occur with: label y has those at offsets[y]:offsets[y + 1]."""
 
-    offsets: np.ndarray  # int64 (n_labels + 1,)
-    inputs: np.ndarray  # int32 (n_pairs,): rows of the features
-    weights: np.ndarray  # float32 (n_pairs,): how often each occurs
+    offsets: ndarray  # int64 (n_labels + 1,)
+    inputs: ndarray  # int32 (n_pairs,): rows of the features
+    weights: ndarray  # float32 (n_pairs,): how often each occurs
 
 
-def pairs_of(inputs: np.ndarray, labels: np.ndarray, n_labels: int, weights: np.ndarray | None = None) -> Pairs:
+def pairs_of(inputs: ndarray, labels: ndarray, n_labels: int, weights: ndarray | None = None) -> Pairs:
     """Pairs from the input and the label of each, and how often it occurs; once where that is not given."""
     order = np.argsort(labels, kind="stable")
     offsets = np.concatenate([[0], np.cumsum(np.bincount(labels, minlength=n_labels))]).astype(np.int64)
@@ -86,12 +87,12 @@ def pairs_of(inputs: np.ndarray, labels: np.ndarray, n_labels: int, weights: np.
 class SampleWorkspace(NamedTuple):
     """A worker's buffers for draws."""
 
-    rows: np.ndarray  # int32 (n_draws,)
-    excluded: np.ndarray  # int32 (max positives,); may be overwritten
-    seen: np.ndarray  # int64 (FILTER_SIZE,): -1 before and after a call; a quick test that a row is new
+    rows: ndarray  # int32 (n_draws,)
+    excluded: ndarray  # int32 (max positives,); may be overwritten
+    seen: ndarray  # int64 (FILTER_SIZE,): -1 before and after a call; a quick test that a row is new
 
 
-def new_data(**arrays: np.ndarray) -> SamplerData:
+def new_data(**arrays: ndarray) -> SamplerData:
     """The sampler's data, with empty arrays for those not given."""
     empty = SamplerData(
         np.zeros(0, np.int32), np.zeros(0, np.float32), np.zeros(1, np.int64), np.zeros(0, np.float32),
@@ -150,7 +151,7 @@ class Sampler:
         """The settings with defaults filled in; predictions of the objective are `corrected` for the noise, or are not."""
         return settings
 
-    def prepare(self, counts: np.ndarray, *, paths: Paths | None = None) -> None:
+    def prepare(self, counts: ndarray, *, paths: Paths | None = None) -> None:
         """Fit what depends on the data, before training and on loading.
 
         counts    int64 (n_classes,)  how often each class occurs as a positive
@@ -167,23 +168,23 @@ class Sampler:
     def observe(self, inputs: Any) -> None:
         """Make other inputs the keys of draws than those it was fitted to."""
 
-    def arrays(self) -> dict[str, np.ndarray]:
+    def arrays(self) -> dict[str, ndarray]:
         """The arrays of a conditional sampler, to be saved with a model."""
         return {}
 
-    def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
+    def restore(self, arrays: Mapping[str, ndarray]) -> None:
         """Restore the sampler from the arrays of a model, among them those of `Sampler.arrays`. Called after `prepare`."""
 
     @property
-    def noise(self) -> np.ndarray:
+    def noise(self) -> ndarray:
         """q, float64 (n_classes,): the probability of each class at a draw; even where nothing is drawn."""
         return np.full(len(self.counts), 1 / len(self.counts))
 
-    def log_noise(self, n_draws: int) -> np.ndarray:
+    def log_noise(self, n_draws: int) -> ndarray:
         """float32 (n_classes,): log of how often each class is noise among `n_draws`, up to a constant, for predictions."""
         return np.zeros(len(self.counts), np.float32)
 
-    def log_noise_of(self, inputs: Any, n_draws: int) -> np.ndarray:
+    def log_noise_of(self, inputs: Any, n_draws: int) -> ndarray:
         """`log_noise` for inputs (n, width): float32 (n_classes,), or (n, n_classes) where it depends on them."""
         return self.log_noise(n_draws)
 

@@ -9,6 +9,7 @@ rows.
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy import ndarray
 
 from embedx.kernels import aligned_zeros
 
@@ -21,8 +22,8 @@ MIN_VARIANCE = 1e-6  # of the first component's; a component with less is roundi
 class Projection(NamedTuple):
     """features = inputs @ weights - offset; columns beyond the components are zero, up to a multiple of the SIMD width."""
 
-    weights: np.ndarray  # float32 (n_inputs, stride)
-    offset: np.ndarray  # float32 (stride,)
+    weights: ndarray  # float32 (n_inputs, stride)
+    offset: ndarray  # float32 (stride,)
 
 
 def fit_projection(inputs: Any, n_features: int, *, seed: int = 0) -> Projection:
@@ -52,7 +53,7 @@ def fit_projection(inputs: Any, n_features: int, *, seed: int = 0) -> Projection
     return Projection(weights, mean @ weights)
 
 
-def _covariance_times(inputs: Any, mean: np.ndarray, basis: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _covariance_times(inputs: Any, mean: ndarray, basis: ndarray) -> tuple[ndarray, ndarray]:
     """The rows' covariance matrix times a basis (n_inputs, rank), and the covariance matrix within that basis."""
     narrow = basis.astype(np.float32)  # as the inputs are: scipy would convert those otherwise
     y = np.asarray(inputs @ narrow - mean @ narrow, np.float64)
@@ -60,7 +61,7 @@ def _covariance_times(inputs: Any, mean: np.ndarray, basis: np.ndarray) -> tuple
     return np.asarray(product, np.float64) / inputs.shape[0], y.T @ y / inputs.shape[0]
 
 
-def projected(inputs: Any, projection: Projection) -> np.ndarray:
+def projected(inputs: Any, projection: Projection) -> ndarray:
     """The features of inputs, float32 (n, stride)."""
     features = aligned_zeros(inputs.shape[0], projection.weights.shape[1])
     features[:] = inputs @ projection.weights

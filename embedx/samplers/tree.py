@@ -22,6 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
+from numpy import ndarray
 
 from embedx.kernels import aligned_zeros, dot, kernel, kernel_part, select, sigmoid, softplus
 from embedx.samplers.contract import Pairs
@@ -41,10 +42,10 @@ SCORED = 256  # inputs whose nodes are scored at a time
 class Tree(NamedTuple):
     """A fitted tree of n_leaves, a power of two, over n_labels <= n_leaves."""
 
-    weights: np.ndarray  # float32 (n_leaves - 1, stride)
-    biases: np.ndarray  # float32 (n_leaves - 1,)
-    label_of_leaf: np.ndarray  # int32 (n_leaves,); -1 for padding
-    leaf_of_label: np.ndarray  # int32 (n_labels,)
+    weights: ndarray  # float32 (n_leaves - 1, stride)
+    biases: ndarray  # float32 (n_leaves - 1,)
+    label_of_leaf: ndarray  # int32 (n_leaves,); -1 for padding
+    leaf_of_label: ndarray  # int32 (n_labels,)
 
 
 def n_leaves_for(n_labels: int) -> int:
@@ -58,24 +59,24 @@ def n_leaves_for(n_labels: int) -> int:
 class _Labels(NamedTuple):
     """The labels while the tree is fitted."""
 
-    order: np.ndarray  # int32 (n_labels,): a node's labels stand together, those of its left child first
-    sums: np.ndarray  # float64 (n_labels, k + 1): of the features of its pairs, by their weights, and of the weights
-    gain: np.ndarray  # float64 (n_labels,): Δ
-    side: np.ndarray  # int8 (n_labels,): 1 right, 0 left
+    order: ndarray  # int32 (n_labels,): a node's labels stand together, those of its left child first
+    sums: ndarray  # float64 (n_labels, k + 1): of the features of its pairs, by their weights, and of the weights
+    gain: ndarray  # float64 (n_labels,): Δ
+    side: ndarray  # int8 (n_labels,): 1 right, 0 left
 
 
 class _Workspace(NamedTuple):
     """A worker's buffers, float64."""
 
-    x: np.ndarray  # (k + 1,): the features of a pair, and 1
-    theta: np.ndarray  # (k + 1,): w and b
-    before: np.ndarray  # (k + 1,)
-    gradient: np.ndarray  # (k + 1,)
-    step: np.ndarray  # (k + 1,)
-    hessian: np.ndarray  # (k + 1, k + 1)
+    x: ndarray  # (k + 1,): the features of a pair, and 1
+    theta: ndarray  # (k + 1,): w and b
+    before: ndarray  # (k + 1,)
+    gradient: ndarray  # (k + 1,)
+    step: ndarray  # (k + 1,)
+    hessian: ndarray  # (k + 1, k + 1)
 
 
-def fit_tree(features: np.ndarray, n_features: int, pairs: Pairs, *, l2: float, threads: int = 1) -> Tree:
+def fit_tree(features: ndarray, n_features: int, pairs: Pairs, *, l2: float, threads: int = 1) -> Tree:
     """The tree of these pairs; the same whatever the number of threads.
 
     features  float32 (n, stride), of which the first n_features columns count and the others are zero
@@ -93,7 +94,7 @@ def fit_tree(features: np.ndarray, n_features: int, pairs: Pairs, *, l2: float, 
             at, n_nodes = bounds, len(bounds) - 1
             edges = np.arange(min(n_nodes, threads * CHUNKS) + 1) * n_nodes // min(n_nodes, threads * CHUNKS)
 
-            def work(first: np.int64, last: np.int64, at: np.ndarray = at) -> None:
+            def work(first: np.int64, last: np.int64, at: ndarray = at) -> None:
                 workspace = _Workspace(*(np.zeros((width,) * n) for n in (1, 1, 1, 1, 1, 2)))
                 _fit_nodes(features, pairs, labels, at, first, last, float(l2), ROUNDS, weights, biases, workspace)
 
@@ -303,7 +304,7 @@ def _newton_step(workspace):
 # ---- probabilities
 
 
-def log_probabilities(tree: Tree, features: np.ndarray) -> np.ndarray:
+def log_probabilities(tree: Tree, features: ndarray) -> ndarray:
     """log p of every label, float32 (n, n_labels), by one pass down the tree."""
     out = np.empty((len(features), len(tree.leaf_of_label)), np.float32)
     nodes = np.empty(2 * len(tree.label_of_leaf) - 1, np.float32)
@@ -328,7 +329,7 @@ def _down(scores, leaf_of_label, nodes, out):
             out[i, y] = nodes[n_inner + leaf_of_label[y]]
 
 
-def log_likelihood(tree: Tree, features: np.ndarray, pairs: Pairs) -> float:
+def log_likelihood(tree: Tree, features: ndarray, pairs: Pairs) -> float:
     """Mean log p of the pairs."""
     total = _log_likelihood(tree, features, pairs)
     return total / max(pairs.weights.sum(dtype=np.float64), 1e-30)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from numpy import ndarray
 
 from embedx.engine import skipgram as engine, subwords
 from embedx.errors import DivergedError, EmbedxError
@@ -80,18 +81,18 @@ class Task:
     corpus: EncodedCorpus
     config: Configuration  # whose settings are resolved
     words: Vocabulary
-    remap: np.ndarray
+    remap: ndarray
     heldout: HeldOut | None
     sampler: Sampler  # where a search finds candidates, what draws until it can
     tables: engine.SkipGramTables
-    buckets: np.ndarray  # int32 (n,), ascending: those of n-grams, whose rows follow the words'
+    buckets: ndarray  # int32 (n,), ascending: those of n-grams, whose rows follow the words'
     progress: Progress
     plan: MemoryPlan | None = None  # of memory
     loss_unit: str = ""
     history: list[Record] = field(default_factory=list)  # held-out log-likelihoods, sums by span
 
     @property
-    def kept(self) -> np.ndarray:
+    def kept(self) -> ndarray:
         """How often each word is expected to survive subsampling, int64 (n_words,)."""
         return kept_counts(self.words.trained_counts, self.config.vocabulary.sample)
 
@@ -160,7 +161,7 @@ class Task:
         if self.config.start is not None:
             self.tables = self.config.start.write(self.tables, self.words.words, self.config.objective, settings, self.buckets)
 
-    def frequency_scores(self) -> np.ndarray:
+    def frequency_scores(self) -> ndarray:
         """(n_rows,): scores by which the objective predicts how often each word occurs."""
         return self.config.objective.initial_bias(self.kept / self.kept.sum(), self.sampler.noise)
 

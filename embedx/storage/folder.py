@@ -35,6 +35,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from embedx.errors import EmbedxError
 from embedx.settings import Options, Record
@@ -56,8 +57,8 @@ class Folder:
 
     path: Path
     task: str
-    names: dict[str, tuple[list[str], np.ndarray | None]]  # by the stem of their file; counts int64 (names,), or None
-    arrays: dict[str, np.ndarray]  # memory-mapped
+    names: dict[str, tuple[list[str], ndarray | None]]  # by the stem of their file; counts int64 (names,), or None
+    arrays: dict[str, ndarray]  # memory-mapped
     settings: Record
     facts: Record
 
@@ -182,7 +183,7 @@ def _short(value: Any) -> str:
     return text if len(text) <= 200 else f"{text[:200]}…"
 
 
-def read_array(file: Path, expected: Record) -> np.ndarray:
+def read_array(file: Path, expected: Record) -> ndarray:
     """The array in `file`, memory-mapped read-only, which must have the shape and dtype that model.json states."""
     with reading(file):
         mapped = np.lib.format.open_memmap(file, mode="r")
@@ -194,7 +195,7 @@ def read_array(file: Path, expected: Record) -> np.ndarray:
         return np.asarray(mapped)  # the same pages without the memmap class, which slows every small slice
 
 
-def read_names(file: Path, lines: int) -> tuple[list[str], np.ndarray | None]:
+def read_names(file: Path, lines: int) -> tuple[list[str], ndarray | None]:
     """The names in `file`, which must be as many as model.json states, and their counts as int64 where the file has them."""
     with reading(file):
         text = file.read_bytes().decode("utf-8")
@@ -247,7 +248,7 @@ def check_output(folder: Path, overwrite: bool) -> None:
 
 
 def save(
-    folder: Path, *, task: str, names: Mapping[str, tuple[Sequence[str], np.ndarray | None]], arrays: Mapping[str, np.ndarray],
+    folder: Path, *, task: str, names: Mapping[str, tuple[Sequence[str], ndarray | None]], arrays: Mapping[str, ndarray],
     settings: Options, facts: Options, overwrite: bool = False,
 ) -> Path:  # fmt: skip
     """Write a model folder and return its path; at any moment the folder is absent, the old model or the new one, whole.
@@ -295,7 +296,7 @@ def save(
     return folder
 
 
-def npy_blocks(array: np.ndarray) -> Iterator[bytes | memoryview]:
+def npy_blocks(array: ndarray) -> Iterator[bytes | memoryview]:
     """`array` as C-order npy, a block of rows at a time, which drops any padding between the rows."""
     header = {"descr": np.lib.format.dtype_to_descr(array.dtype), "fortran_order": False, "shape": array.shape}
     np.lib.format.write_array_header_1_0(begun := io.BytesIO(), header)
@@ -304,7 +305,7 @@ def npy_blocks(array: np.ndarray) -> Iterator[bytes | memoryview]:
         yield np.ascontiguousarray(rows).data
 
 
-def name_lines(names: Sequence[str], counts: np.ndarray | None) -> Iterator[bytes]:
+def name_lines(names: Sequence[str], counts: ndarray | None) -> Iterator[bytes]:
     if counts is None:
         return (f"{escape(name)}\n".encode() for name in names)
     return (f"{escape(name)}\t{count}\n".encode() for name, count in zip(names, counts.tolist(), strict=True))
@@ -377,7 +378,7 @@ def files_of(folder: Path) -> list[str]:
 
 def plain(value: Any) -> Any:
     """numpy's numbers and arrays, and paths, as JSON types."""
-    if isinstance(value, np.generic | np.ndarray):
+    if isinstance(value, np.generic | ndarray):
         return value.tolist()
     return str(value)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy import ndarray
 
 BLOCK_FLOATS = 1 << 22  # of rows at a time: 16 MB, so that a huge table is never doubled in memory
 AXES = ("rows", "columns")
@@ -47,7 +48,7 @@ class FolderSchema:
         return f"names no {' and no '.join(f'`{name}`' for name in sorted(lacking))}" if lacking else ""
 
     def misfits(
-        self, names: Mapping[str, tuple[list[str], np.ndarray | None]], arrays: Mapping[str, np.ndarray]
+        self, names: Mapping[str, tuple[list[str], ndarray | None]], arrays: Mapping[str, ndarray]
     ) -> Iterator[tuple[str, str]]:
         """Files that do not fit the schema or another file, each with a complaint."""
         seen: dict[str, tuple[int, str]] = {}  # a size by its name, and where it was found
@@ -74,7 +75,7 @@ class FolderSchema:
                 yield f"{stem}.tsv", "no counts after the names; lines look like `name TAB count`"
 
 
-def row_blocks(array: np.ndarray) -> Iterator[np.ndarray]:
+def row_blocks(array: ndarray) -> Iterator[ndarray]:
     """Consecutive rows of `array`, a few megabytes at a time; at least one block."""
     width = max(1, array[:1].size)
     step = max(1, BLOCK_FLOATS // width)
@@ -82,7 +83,7 @@ def row_blocks(array: np.ndarray) -> Iterator[np.ndarray]:
         yield array[start : start + step]
 
 
-def first_not_finite(array: np.ndarray) -> int | None:
+def first_not_finite(array: ndarray) -> int | None:
     """The first row with a number that is not finite; None if there is none."""
     start = 0
     for rows in row_blocks(array):

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from numpy import ndarray
 
 from embedx.kernels import kernel, kernel_part
 from embedx.settings import PhraseSettings
@@ -37,7 +38,7 @@ MEMORY_SHARE = 0.5  # of the free memory, for pairs
 class Pairs(NamedTuple):
     """How pairs are encoded. A sequence of connector words is a number whose digits are those of its words, 0 without any."""
 
-    connector: np.ndarray  # int32 (n_words,): the digit of a connector word, from 1; 0 for other words
+    connector: ndarray  # int32 (n_words,): the digit of a connector word, from 1; 0 for other words
     base: int  # of the number of a sequence
     word_bits: int
     sequence_bits: int
@@ -100,9 +101,7 @@ def find(corpus: EncodedCorpus, settings: PhraseSettings, folder: Path, progress
     return sorted(collocations, key=lambda each: (-each.score, -each.times, each.words))
 
 
-def scores_of(
-    a: np.ndarray, b: np.ndarray, ab: np.ndarray, n_strings: int, n_tokens: int, settings: PhraseSettings
-) -> np.ndarray:
+def scores_of(a: ndarray, b: ndarray, ab: ndarray, n_strings: int, n_tokens: int, settings: PhraseSettings) -> ndarray:
     """The scores of pairs, float64, from the counts of their words and their own, int64; see above for the formulas."""
     if settings.phrase_scoring == "npmi":
         p_a, p_b, p_ab = a / n_tokens, b / n_tokens, ab / n_tokens

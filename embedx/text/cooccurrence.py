@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from numpy import ndarray
 
 from embedx.errors import EmbedxError
 from embedx.kernels import kernel
@@ -31,9 +32,9 @@ CHUNK = 100_000  # tokens between two looks at the buffer
 class Counts(NamedTuple):
     """The pairs, by input."""
 
-    offsets: np.ndarray  # int64 (n_words + 1,)
-    targets: np.ndarray  # int32 (n_pairs,)
-    times: np.ndarray  # float32 (n_pairs,)
+    offsets: ndarray  # int64 (n_words + 1,)
+    targets: ndarray  # int32 (n_pairs,)
+    times: ndarray  # float32 (n_pairs,)
 
 
 @contextlib.contextmanager
@@ -53,7 +54,7 @@ def counted(
         yield counts
 
 
-def totals(counts: Counts) -> tuple[np.ndarray, np.ndarray]:
+def totals(counts: Counts) -> tuple[ndarray, ndarray]:
     """How often each word occurs as an input, and as a target, float64 (n_words,)."""
     n_words = len(counts.offsets) - 1
     of_inputs, of_targets = np.zeros(n_words), np.zeros(n_words)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from embedx.training import Progress
 
@@ -27,7 +28,7 @@ class SortedRuns:
         self.dtype = dtype
         self.ends = [0]  # of the runs
 
-    def add(self, blocks: Iterable[tuple[np.ndarray, np.ndarray]]) -> None:
+    def add(self, blocks: Iterable[tuple[ndarray, ndarray]]) -> None:
         """Write a run: its keys and values, block by block."""
         n = self.ends[-1]
         with self.keys.open("ab") as key_file, self.values.open("ab") as value_file:
@@ -37,9 +38,7 @@ class SortedRuns:
                 n += len(keys)
         self.ends.append(n)
 
-    def merged(
-        self, memory: int, progress: Progress, title: str, unit: str
-    ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    def merged(self, memory: int, progress: Progress, title: str, unit: str) -> Iterator[tuple[ndarray, ndarray, ndarray]]:
         """Keys, values, and where each group of equal keys begins, a range of keys at a time, in about `memory` bytes.
 
         Keys ascend; of equal keys that of the first run comes first. The files are deleted.
@@ -77,7 +76,7 @@ class Counter:
         self.n_keys = 0  # in the buffer
         self.runs = SortedRuns(folder, "counted", np.int32)
 
-    def reserve(self, n: int) -> np.ndarray:
+    def reserve(self, n: int) -> ndarray:
         """A place for the next n keys; `commit` says how many were written there."""
         if self.n_keys + n > len(self.buffer):
             self._write_run()
@@ -89,7 +88,7 @@ class Counter:
         """n keys were written to what `reserve` returned."""
         self.n_keys += n
 
-    def counted(self, progress: Progress, title: str, unit: str) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def counted(self, progress: Progress, title: str, unit: str) -> Iterator[tuple[ndarray, ndarray]]:
         """The distinct keys, ascending, and their counts, int64, in blocks; the counter cannot be used afterwards."""
         self._write_run()
         self.buffer = np.empty(0, np.int64)

@@ -19,6 +19,7 @@ initial biases, the unigram model. See `embedx.text.vocabulary.trained_counts`.
 from typing import NamedTuple
 
 import numpy as np
+from numpy import ndarray
 
 from embedx.errors import EmbedxError
 from embedx.text.tokenizer import END_OF_SENTENCE
@@ -35,12 +36,12 @@ MAX_DROPPED = 1 / 20  # of the corpus, for borders
 class HeldOut(NamedTuple):
     """The part that training never sees."""
 
-    pieces: np.ndarray  # uint8 (n_pieces,): 1 where a piece is held out or a border, and so is not trained on
-    bounds: np.ndarray  # int64 (n_spans, 2): first token of each span, and the one after its last
-    words: np.ndarray  # int32 (n,): the words of the spans in text order, -1 where one is not of the vocabulary
-    sentences: np.ndarray  # int64 (n,): the sentence each word stands in; none is in two spans
-    spans: np.ndarray  # int64 (n,): the number of its span
-    counts: np.ndarray  # int64 (n_words,): how often each word of the vocabulary occurs in `pieces`
+    pieces: ndarray  # uint8 (n_pieces,): 1 where a piece is held out or a border, and so is not trained on
+    bounds: ndarray  # int64 (n_spans, 2): first token of each span, and the one after its last
+    words: ndarray  # int32 (n,): the words of the spans in text order, -1 where one is not of the vocabulary
+    sentences: ndarray  # int64 (n,): the sentence each word stands in; none is in two spans
+    spans: ndarray  # int64 (n,): the number of its span
+    counts: ndarray  # int64 (n_words,): how often each word of the vocabulary occurs in `pieces`
 
     @property
     def n_words(self) -> int:
@@ -48,12 +49,12 @@ class HeldOut(NamedTuple):
         return int((self.words >= 0).sum())
 
 
-def n_pieces(tokens: np.ndarray) -> int:
+def n_pieces(tokens: ndarray) -> int:
     """How many pieces a corpus has."""
     return -(-len(tokens) // PIECE)
 
 
-def hold_out(tokens: np.ndarray, remap: np.ndarray, share: float, n_words: int | None = None) -> HeldOut:
+def hold_out(tokens: ndarray, remap: ndarray, share: float, n_words: int | None = None) -> HeldOut:
     """A share of the corpus; `remap` int32 (n_types,) makes words of provisional ids, of which there are `n_words`, if that is
     more than the corpus has. Raises `EmbedxError` if too small.
     """
@@ -76,7 +77,7 @@ def hold_out(tokens: np.ndarray, remap: np.ndarray, share: float, n_words: int |
     return HeldOut(pieces, np.array(bounds), remap[held[is_word]], sentence[is_word], span[is_word], counts)
 
 
-def spans_of(n: int, share: float) -> tuple[np.ndarray, int]:
+def spans_of(n: int, share: float) -> tuple[ndarray, int]:
     """The spans of a corpus of n pieces, int64 (n_spans, 2), by first piece and the one after the last, and how many pieces on
     each side of them are border. Raises `EmbedxError` if there are no two spans.
     """
@@ -97,7 +98,7 @@ def spans_of(n: int, share: float) -> tuple[np.ndarray, int]:
     return np.column_stack([first, first + length]), border
 
 
-def whole_sentences(tokens: np.ndarray, start: int, stop: int) -> tuple[int, int]:
+def whole_sentences(tokens: ndarray, start: int, stop: int) -> tuple[int, int]:
     """tokens[start:stop] without the sentences that either end would cut, unless more than a quarter of PIECE would be lost."""
     quarter = PIECE // 4
     head, tail = tokens[start : start + quarter], tokens[max(stop - quarter, start) : stop]

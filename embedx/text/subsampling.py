@@ -6,6 +6,7 @@ Both are drawn by position in the corpus, so that every pass draws again and any
 from typing import NamedTuple
 
 import numpy as np
+from numpy import ndarray
 
 from embedx.kernels import bits, by_address, high_half, kernel_part, low_half_below
 from embedx.text.heldout import PIECE
@@ -21,19 +22,19 @@ LOOKED_AT = 1 << 22  # tokens, for the length of sentences
 class TokenStream(NamedTuple):
     """The corpus as it lies on disk and what makes words of it."""
 
-    tokens: np.ndarray  # int32 (n,): provisional ids, END_OF_SENTENCE between sentences
-    word: np.ndarray  # int32 (n_types,): the word of a provisional id, or LEFT_OUT
-    keep: np.ndarray  # uint32 (n_types,): kept when 32 random bits do not exceed this
-    held_out: np.ndarray  # uint8 (n / PIECE, rounded up): 1 for a piece of tokens that training must not see
+    tokens: ndarray  # int32 (n,): provisional ids, END_OF_SENTENCE between sentences
+    word: ndarray  # int32 (n_types,): the word of a provisional id, or LEFT_OUT
+    keep: ndarray  # uint32 (n_types,): kept when 32 random bits do not exceed this
+    held_out: ndarray  # uint8 (n / PIECE, rounded up): 1 for a piece of tokens that training must not see
 
 
 @by_address
 class KeptWords(NamedTuple):
     """The kept words of a chunk and its margins."""
 
-    word: np.ndarray  # int32
-    sentence: np.ndarray  # int32: which sentence each stands in
-    reach: np.ndarray  # int32: how far each one's window reaches
+    word: ndarray  # int32
+    sentence: ndarray  # int32: which sentence each stands in
+    reach: ndarray  # int32: how far each one's window reaches
 
 
 def new_words(window: int, n_tokens: int) -> KeptWords:
@@ -42,7 +43,7 @@ def new_words(window: int, n_tokens: int) -> KeptWords:
     return KeptWords(*(np.zeros(capacity, np.int32) for _ in range(3)))
 
 
-def context_words(tokens: np.ndarray, window: int) -> float:
+def context_words(tokens: ndarray, window: int) -> float:
     """How many words a centre has around it, before any is left out: exact where windows are drawn and sentences long."""
     if window != WHOLE_SENTENCE:
         return window + 1

@@ -12,6 +12,7 @@ UTF-8 is. So one endless word does not take all memory.
 from typing import NamedTuple
 
 import numpy as np
+from numpy import ndarray
 
 from embedx.errors import EmbedxError
 from embedx.kernels import kernel, kernel_part, prefetch
@@ -51,9 +52,9 @@ UTF8_LOW[[0xE0, 0xF0]], UTF8_HIGH[[0xED, 0xF4]] = (0xA0, 0x90), (0x9F, 0x8F)
 class Table(NamedTuple):
     """Numbered words, and what finds them: an open-addressing hash table."""
 
-    letters: np.ndarray  # uint8: the words, one after the other, then the letters of the current one
-    starts: np.ndarray  # int64: word i is letters[starts[i]:starts[i + 1]]
-    slots: np.ndarray  # int64 (n_slots, 2): signature of each word, and its number + 1
+    letters: ndarray  # uint8: the words, one after the other, then the letters of the current one
+    starts: ndarray  # int64: word i is letters[starts[i]:starts[i + 1]]
+    slots: ndarray  # int64 (n_slots, 2): signature of each word, and its number + 1
 
 
 @kernel_part
@@ -302,7 +303,7 @@ class Tokenizer:
         starts = self.table.starts[: self.n_types + 1].copy()
         return WordList(self.table.letters[: starts[-1]].tobytes(), starts)
 
-    def enter(self, others: Table, numbers: np.ndarray) -> None:
+    def enter(self, others: Table, numbers: ndarray) -> None:
         """Write the numbers of words of another table to `numbers`, int32, where it is -1; new words are entered."""
         which = np.flatnonzero(numbers < 0)
         self._reserve(int((others.starts[which + 1] - others.starts[which]).sum()), len(which))
@@ -321,7 +322,7 @@ class Tokenizer:
         self.segment += 1
         return words
 
-    def tokenize(self, data: bytes, offset: int, is_last: bool, is_whole: bool = False) -> np.ndarray:
+    def tokenize(self, data: bytes, offset: int, is_last: bool, is_whole: bool = False) -> ndarray:
         """The tokens that end within the data, int32, with END_OF_SENTENCE where lines end that follow a word or nothing.
 
         offset    bytes of the source before the data; `is_last` of its source
@@ -368,7 +369,7 @@ def new_table() -> Table:
     )
 
 
-def grown(array: np.ndarray, needed: int) -> np.ndarray:
+def grown(array: ndarray, needed: int) -> ndarray:
     """A copy with a capacity of `needed` elements or half as many again, whichever is more; the new ones are 0."""
     new = np.zeros(max(needed, len(array) * 3 // 2), array.dtype)
     new[: len(array)] = array

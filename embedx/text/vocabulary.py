@@ -4,6 +4,7 @@ import functools
 from dataclasses import dataclass
 
 import numpy as np
+from numpy import ndarray
 
 from embedx.errors import EmbedxError
 from embedx.settings import VocabularySettings
@@ -15,8 +16,8 @@ class Vocabulary:
     """Words by decreasing count, equal counts by first appearance."""
 
     words: list[str]
-    counts: np.ndarray  # int64 (n_words,): in the whole corpus
-    held_out: np.ndarray | None = None  # int64 (n_words,): in the part that training leaves out
+    counts: ndarray  # int64 (n_words,): in the whole corpus
+    held_out: ndarray | None = None  # int64 (n_words,): in the part that training leaves out
 
     def __len__(self) -> int:
         return len(self.words)
@@ -27,12 +28,12 @@ class Vocabulary:
         return int(self.counts.sum())
 
     @functools.cached_property
-    def trained_counts(self) -> np.ndarray:
+    def trained_counts(self) -> ndarray:
         """How often each word occurs in the text that is trained on, int64 (n_words,); see `trained_counts`."""
         return trained_counts(self.counts, self.held_out)
 
 
-def trained_counts(counts: np.ndarray, held_out: np.ndarray | None) -> np.ndarray:
+def trained_counts(counts: ndarray, held_out: ndarray | None) -> ndarray:
     """How often each word of the vocabulary occurs in the text that is trained on, int64 (n_words,).
 
     counts    in the whole corpus; `held_out` in what training leaves out of it, None where that is nothing
@@ -41,7 +42,7 @@ def trained_counts(counts: np.ndarray, held_out: np.ndarray | None) -> np.ndarra
     return counts if held_out is None else np.maximum(counts - held_out, 1)
 
 
-def keep_probability(counts: np.ndarray, sample: float) -> np.ndarray:
+def keep_probability(counts: ndarray, sample: float) -> ndarray:
     """Chance of each token to be kept by subsampling, float32 (n_words,), from how often each word occurs, int64 (n_words,).
 
     min(1, sqrt(t/f) + t/f) with t = `sample` and f = the word's share of the kept tokens, as word2vec.c has it
@@ -53,13 +54,13 @@ def keep_probability(counts: np.ndarray, sample: float) -> np.ndarray:
     return np.asarray(np.minimum(1.0, np.sqrt(ratio) + ratio), np.float32)
 
 
-def kept_counts(counts: np.ndarray, sample: float) -> np.ndarray:
+def kept_counts(counts: ndarray, sample: float) -> ndarray:
     """How often each word is expected to survive subsampling, int64 (n_words,), rounded, at least 1."""
     kept = np.rint(counts * keep_probability(counts, sample).astype(np.float64))
     return np.asarray(np.maximum(kept, 1), np.int64)
 
 
-def select(corpus: EncodedCorpus, settings: VocabularySettings) -> tuple[Vocabulary, np.ndarray]:
+def select(corpus: EncodedCorpus, settings: VocabularySettings) -> tuple[Vocabulary, ndarray]:
     """The words that the settings keep, and the remap int32 (n_types,) from provisional ids to theirs, -1 if left out."""
     counts, kept = corpus.counts, np.flatnonzero(is_wanted(corpus, settings))
     kept = kept[np.argsort(-counts[kept], kind="stable")][: settings.max_vocab]  # only these, because most words are rare
@@ -73,7 +74,7 @@ def select(corpus: EncodedCorpus, settings: VocabularySettings) -> tuple[Vocabul
     return Vocabulary(corpus.words.at(kept), counts[kept]), remap
 
 
-def is_wanted(corpus: EncodedCorpus, settings: VocabularySettings) -> np.ndarray:
+def is_wanted(corpus: EncodedCorpus, settings: VocabularySettings) -> ndarray:
     """bool (n_types,): the words of --vocab or, without, those that are frequent enough."""
     if settings.vocab is None:
         return corpus.counts >= settings.min_count

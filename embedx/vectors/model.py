@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from embedx.errors import EmbedxError, choice, near
 from embedx.settings import MAX_PASSES, PhraseSettings, Record
@@ -66,21 +67,21 @@ class WordVectors:
     """Words with their vectors, counts, settings and facts of the run."""
 
     words: list[str]
-    arrays: dict[str, np.ndarray]  # "input": float32 (words, dim); more when the model was trained by embedx
+    arrays: dict[str, ndarray]  # "input": float32 (words, dim); more when the model was trained by embedx
     _: KW_ONLY
-    counts: np.ndarray | None = None  # int64 (words,)
+    counts: ndarray | None = None  # int64 (words,)
     settings: Record = field(default_factory=dict)
     facts: Record = field(default_factory=dict)
     phrases: Phrases | None = None  # the collocations joined in its text
     subwords: Subwords | None = None  # the vectors of n-grams, if there are any
 
     @property
-    def vectors(self) -> np.ndarray:
+    def vectors(self) -> ndarray:
         """The word vectors, float32 (words, dim)."""
         return self.arrays["input"]
 
     @property
-    def output_vectors(self) -> np.ndarray | None:
+    def output_vectors(self) -> ndarray | None:
         """The output rows, float32 (outputs, dim), or None where the file holds none."""
         return self.arrays.get("output")
 
@@ -117,7 +118,7 @@ class WordVectors:
     def __contains__(self, word: object) -> bool:
         return word in self.key_to_index
 
-    def __getitem__(self, word: str | Sequence[str]) -> np.ndarray:
+    def __getitem__(self, word: str | Sequence[str]) -> ndarray:
         """The vector of a word, float32 (dim,), or of a list of words, float32 (words, dim). Raises KeyError.
 
         In a model with subwords a word that was never seen has a vector too, if one of its n-grams has.
@@ -131,7 +132,7 @@ class WordVectors:
             raise self._unknown(word)
         return vector
 
-    def get_vector(self, word: str, norm: bool = False) -> np.ndarray:
+    def get_vector(self, word: str, norm: bool = False) -> ndarray:
         """The vector of a word, float32 (dim,), with `norm` at length 1. Raises KeyError."""
         return self._unit(word) if norm else self[word]
 
@@ -183,7 +184,7 @@ class WordVectors:
         cosines = vectors @ unit(vectors.mean(axis=0))
         return min(zip(cosines.tolist(), words, strict=True))[1]
 
-    def mean_vectors(self, documents: Iterable[Sequence[str]]) -> np.ndarray:
+    def mean_vectors(self, documents: Iterable[Sequence[str]]) -> ndarray:
         """float32 (documents, dim): the mean of the vectors of each document's words; zeros where none is known.
 
         documents  lists of tokens; tokens outside the vocabulary are ignored
@@ -201,8 +202,8 @@ class WordVectors:
         return self.most_similar([b, c], [a], top_k, topn=topn)
 
     def most_similar(
-        self, positive: str | np.ndarray | Sequence[str | np.ndarray],
-        negative: str | np.ndarray | Sequence[str | np.ndarray] = (), top_k: int = TOP_K, *, topn: int | None = None,
+        self, positive: str | ndarray | Sequence[str | ndarray],
+        negative: str | ndarray | Sequence[str | ndarray] = (), top_k: int = TOP_K, *, topn: int | None = None,
     ) -> list[tuple[str, float]]:  # fmt: skip
         """The `top_k` words with the largest cosine to the sum of the unit vectors of `positive` minus that of `negative`.
 
@@ -221,19 +222,19 @@ class WordVectors:
         """The words with the largest cosine to that of `word`."""
         return self.most_similar(word, (), top_k, topn=topn)
 
-    def similar_by_vector(self, vector: np.ndarray, top_k: int = TOP_K, *, topn: int | None = None) -> list[tuple[str, float]]:
+    def similar_by_vector(self, vector: ndarray, top_k: int = TOP_K, *, topn: int | None = None) -> list[tuple[str, float]]:
         """The words with the largest cosine to a vector (dim,)."""
         return self.most_similar(np.asarray(vector), (), top_k, topn=topn)
 
     def most_similar_batch(
-        self, queries: Sequence[str | np.ndarray] | np.ndarray, top_k: int = TOP_K, *, topn: int | None = None
+        self, queries: Sequence[str | ndarray] | ndarray, top_k: int = TOP_K, *, topn: int | None = None
     ) -> list[list[tuple[str, float]]]:
         """The result of `most_similar` for each query by itself, a word or a vector (or a row of an array)."""
         units = [self._unit(each) if isinstance(each, str) else unit(each) for each in queries]
         excluded = [{self.index(each)} if isinstance(each, str) else set() for each in queries]
         return self._nearest(units, excluded, n_wanted(top_k, topn))
 
-    def _nearest(self, units: Sequence[np.ndarray], excluded: Sequence[set[int]], top_k: int) -> list[list[tuple[str, float]]]:
+    def _nearest(self, units: Sequence[ndarray], excluded: Sequence[set[int]], top_k: int) -> list[list[tuple[str, float]]]:
         """The words with the largest cosines to each of some unit vectors (dim,), but for the excluded rows of each."""
         if top_k < 0:
             raise EmbedxError(f"top_k {top_k}: must be at least 0")
@@ -249,7 +250,7 @@ class WordVectors:
                 found.append([(self.words[k], float(row[k])) for k in best.tolist()])
         return found
 
-    def _unit(self, word: str) -> np.ndarray:
+    def _unit(self, word: str) -> ndarray:
         return unit(self[word])
 
     def save(self, folder: str | Path, overwrite: bool = False) -> Path:
@@ -287,13 +288,13 @@ class WordVectors:
         return import_module("embedx.evaluation.words").evaluated(self, **tests)  # which is built on this file
 
     @cached_property
-    def _norms(self) -> np.ndarray:  # float32 (words,), 1 where a vector is zero
+    def _norms(self) -> ndarray:  # float32 (words,), 1 where a vector is zero
         norms = np.concatenate([np.linalg.norm(rows, axis=1) for rows in row_blocks(self.vectors)])
         norms[norms == 0] = 1
         return norms
 
 
-def unit(vector: np.ndarray) -> np.ndarray:
+def unit(vector: ndarray) -> ndarray:
     """`vector` at length 1; a zero vector stays zero."""
     norm = float(np.linalg.norm(vector))
     return np.divide(vector, norm) if norm > 0 else vector
@@ -306,8 +307,8 @@ def n_wanted(top_k: int, topn: int | None) -> int:
     return top_k if topn is None else topn
 
 
-def as_list(items: str | np.ndarray | Sequence[str | np.ndarray]) -> list[str | np.ndarray]:
-    return [items] if isinstance(items, str) or (isinstance(items, np.ndarray) and items.ndim == 1) else list(items)
+def as_list(items: str | ndarray | Sequence[str | ndarray]) -> list[str | ndarray]:
+    return [items] if isinstance(items, str) or (isinstance(items, ndarray) and items.ndim == 1) else list(items)
 
 
 # ---- reading

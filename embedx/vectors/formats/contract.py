@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import numpy as np
 import smart_open
+from numpy import ndarray
 
 from embedx.errors import EmbedxError
 from embedx.storage.disk import amount
@@ -43,9 +44,9 @@ class Found(NamedTuple):
     """The content of a file."""
 
     words: list[str]
-    vectors: np.ndarray  # float32 (words, dim)
-    counts: np.ndarray | None = None  # int64 (words,)
-    own: np.ndarray | None = None  # float32 (words, dim): the words' own rows, where vectors are means with rows of n-grams
+    vectors: ndarray  # float32 (words, dim)
+    counts: ndarray | None = None  # int64 (words,)
+    own: ndarray | None = None  # float32 (words, dim): the words' own rows, where vectors are means with rows of n-grams
     subwords: Subwords | None = None  # the rows of n-grams
 
 
@@ -73,8 +74,8 @@ class Table:
     """The words and vectors to write."""
 
     words: Sequence[str]
-    rows: np.ndarray  # float32 (words, dim)
-    counts: np.ndarray | None  # int64 (words,)
+    rows: ndarray  # float32 (words, dim)
+    counts: ndarray | None  # int64 (words,)
     model: "WordVectors"  # from which they are
     dtype: str
     progress: Progress
@@ -83,7 +84,7 @@ class Table:
         """Settings and facts of the run."""
         return {"settings": self.model.settings, "facts": self.model.facts}
 
-    def blocks(self) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
+    def blocks(self) -> Iterator[tuple[slice, ndarray, ndarray]]:
         """Rows, their vectors in the type to write, and their scales, float32 (rows,), 1 unless int8; megabytes at a time.
 
         Raises EmbedxError for numbers that float16 cannot hold.
@@ -97,7 +98,7 @@ class Table:
             self.progress.update(done)
         self.progress.finish()
 
-    def _stored(self, words: Sequence[str], block: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _stored(self, words: Sequence[str], block: ndarray) -> tuple[ndarray, ndarray]:
         largest = np.abs(block).max(axis=1, initial=0.0)
         if self.dtype == "int8":
             scale = np.asarray(largest / np.float32(STEPS), np.float32)
@@ -109,7 +110,7 @@ class Table:
             raise EmbedxError(f"--dtype float16: the vector of {word} has numbers above {MAX_FLOAT16:,g}; write float32")
         return block.astype(DTYPES[self.dtype]), np.ones(len(block), np.float32)
 
-    def arrays(self) -> dict[str, np.ndarray]:
+    def arrays(self) -> dict[str, ndarray]:
         """`vectors` (words, dim) in the type to write, with int8 their `scale`, and `counts` where they are known."""
         vectors, scale = np.empty(self.rows.shape, DTYPES[self.dtype]), np.empty(len(self.rows), np.float32)
         for rows, block, scales in self.blocks():
@@ -159,14 +160,14 @@ def check_memory(name: str, n_bytes: int, remedy: str) -> None:
         raise EmbedxError(f"{name}: takes {amount(n_bytes)}, more memory than there is; {remedy}")
 
 
-def check_finite(name: str, words: Sequence[str], vectors: np.ndarray, remedy: str, whose: str = "the vector of") -> None:
+def check_finite(name: str, words: Sequence[str], vectors: ndarray, remedy: str, whose: str = "the vector of") -> None:
     """Raise EmbedxError if a vector is not finite."""
     bad = first_not_finite(vectors)
     if bad is not None:
         raise EmbedxError(f"{name}: {whose} {shown(words[bad])} is not finite; {remedy}")
 
 
-def as_vectors(name: str, words: Sequence[Any], arrays: Mapping[str, np.ndarray]) -> Found:
+def as_vectors(name: str, words: Sequence[Any], arrays: Mapping[str, ndarray]) -> Found:
     """The content of a file of arrays, as `Table.arrays` made them. Raises `EmbedxError` if they do not fit together."""
     if not all(isinstance(word, str) for word in words):
         raise EmbedxError(f"{name}: words that are no text; {AGAIN}")

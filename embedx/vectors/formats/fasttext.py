@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy import ndarray
 
 from embedx.errors import EmbedxError
 from embedx.storage.schema import first_not_finite, row_blocks
@@ -56,7 +57,7 @@ class Head(NamedTuple):
     ngrams: NGrams | None
     n_buckets: int
     words: list[bytes]
-    counts: np.ndarray  # int64 (words,)
+    counts: ndarray  # int64 (words,)
     end: int
 
 
@@ -123,7 +124,7 @@ def _head(name: str, data: mmap.mmap) -> Head:
     return Head(dim, NGrams(max(shortest, 1), longest, n_buckets) if has_ngrams else None, n_buckets, words, counts, at)
 
 
-def _matrix(name: str, data: mmap.mmap, at: int, what: str, shape: tuple[int | None, int]) -> tuple[np.ndarray, int]:
+def _matrix(name: str, data: mmap.mmap, at: int, what: str, shape: tuple[int | None, int]) -> tuple[ndarray, int]:
     """The rows that begin at a byte, a view of the file, and their end; `shape` is what they must have, None for any."""
     if at + SHAPE.size > len(data):
         raise EmbedxError(f"{name}: ends before its {what} rows; {AGAIN}")
@@ -141,9 +142,7 @@ def _matrix(name: str, data: mmap.mmap, at: int, what: str, shape: tuple[int | N
     return rows, begin + rows.nbytes
 
 
-def _add_ngrams(
-    words: Sequence[bytes], vectors: np.ndarray, rows: np.ndarray, ngrams: NGrams, progress: Progress
-) -> np.ndarray:
+def _add_ngrams(words: Sequence[bytes], vectors: ndarray, rows: ndarray, ngrams: NGrams, progress: Progress) -> ndarray:
     """Make each word's own row, in `vectors`, the mean of it and the rows of the word's n-grams; the buckets of all words."""
     parts, buckets = compiled().listed(words, ngrams)
     progress.start("Adding up n-grams", len(words), "words")
@@ -197,7 +196,7 @@ def pieces(table: Table) -> Iterator[bytes]:
     yield from map(_bytes_of, row_blocks(outputs))
 
 
-def _bytes_of(rows: np.ndarray) -> bytes:
+def _bytes_of(rows: ndarray) -> bytes:
     return np.ascontiguousarray(rows, "<f4").tobytes()
 
 
