@@ -15,7 +15,7 @@ from embedx.skipgram.configuration import configure
 from embedx.storage import disk, locks
 from embedx.training import checkpoint, memory
 from embedx.training.checkpoint import Checkpoints, Request
-from embedx.training.progress import Silent
+from embedx.training.progress import SILENT, Silent
 from tests import forked
 from tests.notes import Notes
 
@@ -189,9 +189,9 @@ def test_states_that_are_there_need_no_more_room(tmp_path, monkeypatch):
     assert printed.notes == ["disk: 1.0 MB of 10.0 MB free: model 1.0 MB; in a long run checkpoints 2.0 MB more"]
 
 
-def train(corpus, folder, progress=None, every=float("inf"), **options):
+def train(corpus, folder, progress=SILENT, every=float("inf"), **options):
     config = configure("ns", {"threads": 1, "epochs": 1, **options})
-    checkpoints = checkpoints_of(folder, progress or Silent(), every)
+    checkpoints = checkpoints_of(folder, progress, every)
     trained = skipgram.train([str(corpus)], config, cache_dir=folder / "cache", progress=progress, checkpoints=checkpoints)
     return trained, checkpoints
 

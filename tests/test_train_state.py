@@ -16,7 +16,7 @@ from embedx.settings import settings_of
 from embedx.skipgram import collapsed, task as skipgram
 from embedx.skipgram.configuration import configure
 from embedx.training.checkpoint import Checkpoints, Request
-from embedx.training.progress import Silent
+from embedx.training.progress import SILENT, Silent
 from embedx.training.state import TrainState
 from tests.contract_classes import REPRESENTATIVES
 
@@ -159,13 +159,13 @@ class Cut(Silent):
 def test_counts_of_pairs_go_on_from_a_snapshot(name, steps, stop_after):
     """Or from the beginning of an iteration that was cut short."""
 
-    def run(snapshot=None, progress=None):
+    def run(snapshot=None, progress=SILENT):
         config = configure(name, FEW | {"epochs": 5, "warm_start": "none"}, is_collapsed=True)
         return collapsed.train(sentences(), config, snapshot=snapshot, progress=progress)
 
     whole = run().vectors
     stop_after(steps)
-    part = run(progress=Cut() if steps is None else None)
+    part = run(progress=Cut() if steps is None else SILENT)
     assert isinstance(part.outcome.interrupted_by, KeyboardInterrupt)
     assert 1 < len(part.vectors.facts["history"]) < len(whole.facts["history"])
     snapshot = part.outcome.state.snapshot()

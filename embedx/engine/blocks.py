@@ -31,7 +31,7 @@ from numpy import ndarray
 
 from embedx.engine.encoders import SKIPGRAM, examples_of, start_examples
 from embedx.engine.select import JOINT
-from embedx.kernels import SIMD_WIDTH, TILE, by_address, kernel_part, padded, store, zeros
+from embedx.kernels import ONE, SIMD_WIDTH, TILE, by_address, kernel_part, padded, store, zeros
 from embedx.optimizers.contract import UpdateRule
 
 SCORE_PADDING = 2 * SIMD_WIDTH  # the unrolled vector width of LLVM's loops over scores, so that none has a scalar remainder
@@ -309,7 +309,7 @@ def _count_draw(block, row, n_centres, n, seen, first_draw, this_draw):
     slot = row % FILTER_SIZE
     k = _place(row, block.candidates, n_centres if seen[slot] >= first_draw else n, n)
     if k < n:
-        block.drawn[0, k] += np.float32(1)
+        block.drawn[0, k] += ONE
         return n
     seen[slot] = this_draw
     block.candidates[n] = row

@@ -23,7 +23,7 @@ from numpy import ndarray
 from scipy.sparse import csr_matrix
 
 from embedx.engine.loading import compile_function
-from embedx.kernels import COEFFICIENTS, dot, kernel, new_batch, stream_key
+from embedx.kernels import COEFFICIENTS, ONE, dot, kernel, new_batch, stream_key
 from embedx.objectives.contract import Objective
 from embedx.samplers.contract import SAMPLE, Sampler, new_sample_workspace
 from embedx.search.index import build_index
@@ -91,7 +91,7 @@ class AllRows:
         z = h[:, : self.columns] @ outputs[:, : self.columns].T
         batch = new_batch(*z.shape)._replace(z=z, label=self.labels(first, len(h)).toarray())
         batch.sample_count[:] = 1
-        return self.objective.coefficients(batch, NO_STATE, self.constants, *z.shape, np.float32(1)), z, 0
+        return self.objective.coefficients(batch, NO_STATE, self.constants, *z.shape, ONE), z, 0
 
 
 class FoundRows(AllRows):
@@ -159,7 +159,7 @@ class FoundRows(AllRows):
         at = np.searchsorted(candidates, targets)
         batch.label[example[at], column[at]] = labels.data
         batch.log_expected_count[example[is_drawn], column[is_drawn]] = self.draws.log_expected[row[is_drawn]]
-        loss = self.objective.coefficients(batch, NO_STATE, self.constants, *batch.z.shape, np.float32(1))
+        loss = self.objective.coefficients(batch, NO_STATE, self.constants, *batch.z.shape, ONE)
         return loss, csr_matrix((batch.z[example, column], row, offsets), (n, self.n_rows)), macs
 
 

@@ -17,7 +17,19 @@ from numpy import ndarray
 
 from embedx.engine.select import SINGLE, entries_among_all_rows
 from embedx.engine.shared import Shared, backward, encode, new_feature_workspace
-from embedx.kernels import SIMD_WIDTH, aligned_zeros, kernel, kernel_part, load, multiply_add, new_batch, splat, store, zeros
+from embedx.kernels import (
+    ONE,
+    SIMD_WIDTH,
+    aligned_zeros,
+    kernel,
+    kernel_part,
+    load,
+    multiply_add,
+    new_batch,
+    splat,
+    store,
+    zeros,
+)
 from embedx.optimizers.decay import decay_row, decay_rows, shorten, step_size
 from embedx.optimizers.descend import descend_columns, descend_row, new_column_gradient, touch
 
@@ -244,7 +256,7 @@ def step_tiles(shared, chosen, first, last, z, gradient, rate):
             begin, end = examples.offsets[chosen[e]], examples.offsets[chosen[e] + 1]
             c0, c1, c2, c3 = _load_tile(z, e, t)
             for f in range(begin, end + has_bias):
-                row, x = (np.int64(examples.columns[f]), examples.values[f]) if f < end else (bias_row, np.float32(1))
+                row, x = (np.int64(examples.columns[f]), examples.values[f]) if f < end else (bias_row, ONE)
                 v, (a, b, c, d) = splat(x), _load_tile(gradient.sums, row, 0)
                 a, b = multiply_add(v, c0, a), multiply_add(v, c1, b)
                 c, d = multiply_add(v, c2, c), multiply_add(v, c3, d)

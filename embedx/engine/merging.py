@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy import ndarray
 
-from embedx.kernels import exp, kernel, kernel_part
+from embedx.kernels import ONE, ZERO, exp, kernel, kernel_part
 from embedx.optimizers.contract import PER_ROW
 from embedx.optimizers.descend import number_divisor, row_state_divisor
 
@@ -49,7 +49,7 @@ class Damping(NamedTuple):
 @kernel_part
 def _write_rounded(numbers, delta, k):
     """Write numbers as int16, to be multiplied by a power of two: 15 bits of the largest of them, and 1 stays 1."""
-    largest = np.float32(0)
+    largest = ZERO
     for d in range(numbers.size):
         largest = max(largest, abs(numbers[d]))
     scale = np.float32(math.ldexp(1.0, max(math.frexp(largest)[1] - 14, -126)))
@@ -94,7 +94,7 @@ def merge_rows(live, base, remote, position, damping, optimizer, local, buffers)
     for r in range(live.rows.shape[0]):
         row = np.int64(r)
         at = np.int64(position[row])
-        square, moved = np.float32(0), np.float32(0)
+        square, moved = ZERO, ZERO
         for d in range(server.size):
             difference = live.rows[row, d] - base.rows[row, d]
             square += live.rows[row, d] * live.rows[row, d]
@@ -111,7 +111,7 @@ def merge_rows(live, base, remote, position, damping, optimizer, local, buffers)
             for d in range(server.size):
                 change[d] = share[d] * (live.rows[row, d] - base.rows[row, d]) - change[d]
         for d in range(server.size):
-            kept = np.float32(0) if is_sent else live.rows[row, d] - base.rows[row, d]
+            kept = ZERO if is_sent else live.rows[row, d] - base.rows[row, d]
             live.rows[row, d] = server[d] + change[d] + kept
             base.rows[row, d] = server[d]
         if is_sent:
@@ -163,12 +163,12 @@ def _damp(damping, row, server, base, change):
     strength = damping.strength[row]
     of_rest = exp(-strength * damping.rest)
     for d in range(server.size):
-        change[d] = (np.float32(1) - of_rest) * (server[d] - base[row, d])
+        change[d] = (ONE - of_rest) * (server[d] - base[row, d])
     for k in range(damping.directions.shape[0]):
         factor = of_rest - exp(-strength * damping.eigenvalues[k])
         if factor < MIN_DAMPING:
             return
-        along = np.float32(0)
+        along = ZERO
         for d in range(server.size):
             along += damping.directions[k, d] * (server[d] - base[row, d])
         for d in range(server.size):

@@ -20,7 +20,9 @@ from embedx.engine.select import SINGLE, draw_weight, set_negative, set_node, se
 from embedx.engine.shared import FeatureWorkspace, Groups, Plan, backward, encode, new_feature_workspace, new_groups, put
 from embedx.engine.sparse_rows import SlotSteps, gain_of_row, new_slot_steps, scatter, score_of_row, step_of_row
 from embedx.kernels import (
+    ONE,
     SIMD_WIDTH,
+    ZERO,
     Batch,
     aligned_zeros,
     bits,
@@ -196,7 +198,7 @@ def add_positives(shared, workspace, p, first, n):
     for c in range(n):
         workspace.rows[p, c] = shared.examples.label_ids[first + c]
         workspace.batch.log_expected_count[p, c] = 0
-        set_positive(workspace.batch, p, c, 1, np.float32(0), False)
+        set_positive(workspace.batch, p, c, 1, ZERO, False)
 
 
 @kernel_part
@@ -206,7 +208,7 @@ def _path(shared, workspace, p, label):
     for at in range(begin, end):
         bit = shared.draws.values[at]
         workspace.rows[p, at - begin] = shared.draws.rows[at]
-        set_node(workspace.batch, p, at - begin, bit, np.float32(1) - bit)
+        set_node(workspace.batch, p, at - begin, bit, ONE - bit)
     return end - begin
 
 

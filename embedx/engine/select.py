@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy import ndarray
 
-from embedx.kernels import kernel_part
+from embedx.kernels import ONE, ZERO, kernel_part
 
 SINGLE, JOINT, SUMMED = 0, 1, 2
 POSITIVES = {"single": SINGLE, "joint": JOINT, "summed": SUMMED}  # of `Objective.positives`
@@ -29,7 +29,7 @@ POSITIVES = {"single": SINGLE, "joint": JOINT, "summed": SUMMED}  # of `Objectiv
 @kernel_part
 def draw_weight(positives, n_positives):
     """How often each negative of an example counts for one draw."""
-    return np.float32(n_positives) if positives == SUMMED else np.float32(1)
+    return np.float32(n_positives) if positives == SUMMED else ONE
 
 
 @kernel_part
@@ -43,7 +43,7 @@ def set_negative(batch, e, k, count):
 def set_positive(batch, e, k, label, count, keeps_accidental_hits):
     """Make candidate k of example e a positive, which as a negative would count `count` times."""
     batch.label[e, k] = label
-    batch.sample_count[e, k] = count if keeps_accidental_hits else np.float32(0)
+    batch.sample_count[e, k] = count if keeps_accidental_hits else ZERO
 
 
 @kernel_part

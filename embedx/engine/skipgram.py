@@ -40,7 +40,9 @@ from embedx.engine.select import JOINT, SINGLE, draw_weight, set_positive
 from embedx.engine.skipgram_retrieved import add_candidates
 from embedx.engine.subwords import NO_PARTS, Parts, fetch_word, n_parts, part, prefetch_word, word_vectors
 from embedx.kernels import (
+    ONE,
     SIMD_WIDTH,
+    ZERO,
     Batch,
     aligned_zeros,
     bits,
@@ -356,7 +358,7 @@ def _coefficients_by_example(coefficients, run, workspace, block, lr):
                         set_positive(own, e, k, block.label[e, k], weight, plan.keeps_accidental_hits)
             elif plan.form == JOINT:
                 for k in range(n_centres):
-                    own.sample_count[e, k] = np.float32(0) if block.label[e, k] > 0 else np.float32(1)
+                    own.sample_count[e, k] = ZERO if block.label[e, k] > 0 else ONE
                     own.log_expected_count[e, k] = 0
         if plan.uses_score_gain:
             for k in range(n):
@@ -416,7 +418,7 @@ def _coefficients_by_pair(coefficients, run, workspace, block, e, lr):
         i = centre[p]
         z[p, 0] = scores_of_block[e, i]
         hit = workspace.noise_column[i]  # an accidental hit, which does not stand as noise beside the positive
-        n_drawn = sample_count[p, hit] if hit > 0 else np.float32(0)
+        n_drawn = sample_count[p, hit] if hit > 0 else ZERO
         set_positive(pairs, p, 0, block.label[e, i], n_drawn, plan.keeps_accidental_hits)
         pairs.log_expected_count[p, 0] = workspace.log_expected[i]
         if hit > 0:
@@ -481,11 +483,11 @@ def measure_block(run, workspace, block, n, lr):
     step; what it sees next can only lower it.
     """
     plan, tables, n_x, n_h = run.plan, run.tables, block.sizes[N_INPUTS], block.sizes[N_EXAMPLES]
-    per_lr = np.float32(1) / max(lr * plan.optimizer.state_rate, LEAST)
+    per_lr = ONE / max(lr * plan.optimizer.state_rate, LEAST)
     row_square, h_square, max_rate = workspace.row_square, workspace.h_square, workspace.max_rate
-    of_rows, longest, of_examples, max_pairs = np.float32(0), np.float32(0), np.float32(0), np.float32(0)
+    of_rows, longest, of_examples, max_pairs = ZERO, ZERO, ZERO, ZERO
     for k in range(n):
-        own = workspace.w[k, plan.bias] if plan.bias >= 0 else np.float32(0)
+        own = workspace.w[k, plan.bias] if plan.bias >= 0 else ZERO
         row_square[k] = _squared_norm(workspace.w, k) - own * own
         of_rows += row_square[k]
         longest = max(longest, row_square[k])

@@ -19,7 +19,7 @@ from numpy import ndarray
 
 from embedx.engine.blocks import N_CENTRES, N_DRAWN, N_INPUTS, N_NOISE, clear, round_up_to_padding
 from embedx.engine.subwords import fetch_word
-from embedx.kernels import SIMD_WIDTH, aligned_zeros, by_address, dot, insert, kernel, kernel_part, prefetch
+from embedx.kernels import ONE, SIMD_WIDTH, aligned_zeros, by_address, dot, insert, kernel, kernel_part, prefetch
 from embedx.search.index import Index
 from embedx.search.query import QueryWorkspace, find_candidates, new_query_workspace
 from embedx.search.spec import SearchSpec
@@ -121,7 +121,7 @@ def _add_tail(rows, n_drawn, finding, block):
         row = np.int64(rows[d])
         n = _join(row, n, finding, block)
         if finding.joined[row, 1] >= n_certain:
-            block.drawn[0, finding.joined[row, 1]] += np.float32(1)
+            block.drawn[0, finding.joined[row, 1]] += ONE
     block.sizes[N_NOISE] = n - n_certain
 
 

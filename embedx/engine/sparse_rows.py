@@ -18,7 +18,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from embedx.engine.examples import Csr, Examples
-from embedx.kernels import kernel_part
+from embedx.kernels import ZERO, kernel_part
 from embedx.optimizers.contract import PER_COORDINATE, PER_ROW, STATELESS, Table, UpdateRule
 from embedx.optimizers.descend import descend_few, row_rate
 
@@ -76,7 +76,7 @@ def scatter(shared, first, last, x, is_on):
     """Write the features first:last over a vector of zeros, for sparse rows; or zeros again."""
     if shared.plan.has_sparse_rows:
         for f in range(first, last):
-            x[shared.examples.columns[f]] = shared.examples.values[f] if is_on else np.float32(0)
+            x[shared.examples.columns[f]] = shared.examples.values[f] if is_on else ZERO
 
 
 @kernel_part
@@ -114,7 +114,7 @@ def score_of_row(shared, first, last, x, row):
     """The score of a row for the example whose features are first:last, scattered over x."""
     examples, w = shared.examples, shared.weights.rows
     begin, n = _slots_of(shared, row)
-    z = w[0, begin + n] if shared.plan.has_bias else np.float32(0)
+    z = w[0, begin + n] if shared.plan.has_bias else ZERO
     if n == shared.plan.n_features:
         for f in range(first, last):
             z += examples.values[f] * w[0, begin + examples.columns[f]]
@@ -160,7 +160,7 @@ def step_of_row(shared, workspace, chosen, row, rate):
     table, steps, optimizer = shared.weights, workspace.slot_steps, shared.optimizer
     n = _collect(shared, workspace, chosen, row)
     if table.state_of == PER_ROW:
-        square = np.float32(0)
+        square = ZERO
         for k in range(n):
             square += steps.gradient[0, k] * steps.gradient[0, k]
         rate = row_rate(table, row, square, optimizer, rate)

@@ -17,7 +17,19 @@ from typing import NamedTuple
 import numpy as np
 from numpy import ndarray
 
-from embedx.kernels import SIMD_WIDTH, aligned_zeros, kernel, kernel_part, load, multiply_add, prefetch, splat, store, zeros
+from embedx.kernels import (
+    ONE,
+    SIMD_WIDTH,
+    aligned_zeros,
+    kernel,
+    kernel_part,
+    load,
+    multiply_add,
+    prefetch,
+    splat,
+    store,
+    zeros,
+)
 from embedx.text.ngram_hashes import bucket_lists
 from embedx.text.ngrams import NGrams
 
@@ -91,7 +103,7 @@ def fetch_word(rows, parts, word, out, at, bias):
     for d in range(0, rows.shape[1], SIMD_WIDTH):
         store(out, at, d, load(rows, own, d))
     if n > 1:
-        one, share = splat(np.float32(1)), splat(np.float32(1) / np.float32(n))
+        one, share = splat(ONE), splat(ONE / np.float32(n))
         for p in range(1, n):
             row = part(parts, word, p)
             for d in range(0, rows.shape[1], SIMD_WIDTH):

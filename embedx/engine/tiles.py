@@ -21,7 +21,9 @@ from numpy import ndarray
 from embedx.engine.examples import Csr
 from embedx.engine.select import draw_weight, set_negative, set_positive
 from embedx.kernels import (
+    ONE,
     SIMD_WIDTH,
+    ZERO,
     Batch,
     bits,
     by_address,
@@ -63,10 +65,10 @@ class TilePlan(NamedTuple):
     # With sparse weights:
     epochs: int = 1
     falls: bool = False
-    threshold: np.float32 = np.float32(0)  # weights of at most this size are dropped
+    threshold: np.float32 = ZERO  # weights of at most this size are dropped
     key: np.uint64 = np.uint64(0)  # of the random numbers
-    first_state: np.float32 = np.float32(0)  # of the optimiser, for every weight
-    c: np.float32 = np.float32(0)  # by dual coordinate descent: what the loss is multiplied by
+    first_state: np.float32 = ZERO  # of the optimiser, for every weight
+    c: np.float32 = ZERO  # by dual coordinate descent: what the loss is multiplied by
 
 
 class TileExamples(NamedTuple):
@@ -137,7 +139,7 @@ def new_workspace(
 @kernel_part
 def _score_tile(examples, chosen, n, w, has_bias, t, z):
     """Overwrite z[:n, t:t + WIDTH] by the scores of chosen[:n]; two features at a time, so that four sums are under way."""
-    one, columns, values = splat(np.float32(1)), examples.columns, examples.values
+    one, columns, values = splat(ONE), examples.columns, examples.values
     for e in range(n):
         f, last = examples.offsets[chosen[e]], examples.offsets[chosen[e] + 1]
         a0, b0, a1, b1 = zeros(), zeros(), zeros(), zeros()
@@ -165,7 +167,7 @@ def _add_example(examples, i, a, b, has_bias, gradient, n_touched):
         n_touched = touch(gradient, row, n_touched)
     if has_bias:
         row = gradient.sums.shape[0] - 1
-        _add(gradient.sums, row, splat(np.float32(1)), a, b)
+        _add(gradient.sums, row, splat(ONE), a, b)
         n_touched = touch(gradient, row, n_touched)
     return n_touched
 
@@ -301,7 +303,7 @@ def train_columns(coefficients, examples, shared, plan, workspace, first, last, 
 def _negative_weight(examples, plan, i):
     """How often each label of a tile counts as a negative of example i."""
     n_labels = examples.label_offsets[i + 1] - examples.label_offsets[i]
-    return draw_weight(plan.positives, n_labels) if n_labels > 0 else np.float32(0)
+    return draw_weight(plan.positives, n_labels) if n_labels > 0 else ZERO
 
 
 @kernel_part
@@ -341,7 +343,7 @@ def train_tile(coefficients, examples, groups, group, first, last, plan, workspa
         for begin in range(0, n, plan.batch_size):
             lr = plan.lr
             if plan.falls:
-                lr = np.float32(lr * (np.float32(1) - np.float32(step) / np.float32(n_steps)))
+                lr = np.float32(lr * (ONE - np.float32(step) / np.float32(n_steps)))
             step += 1
             chosen = workspace.order[begin : min(begin + plan.batch_size, n)]
             loss += _step(coefficients, workspace.examples, workspace.steps, plan, chosen, last - first, lr, now)
@@ -366,7 +368,7 @@ def train_tile_dual(dual_steps, examples, groups, group, first, last, plan, work
     counter = np.uint64(0)
     for _ in range(plan.epochs):
         loss = 0.0
-        longest = np.float32(0)
+        longest = ZERO
         counter = _shuffle(workspace.order, n, plan.key, counter)
         for at in range(n):
             if at + 1 < n:
@@ -400,14 +402,14 @@ def _dual_update(examples, steps, plan, m):
     """Move the rows by the step of example m, within the sparsity mask; return the largest coefficient."""
     a, b = load(steps.batch.z, 0, 0), load(steps.batch.z, 0, SIMD_WIDTH)
     if _is_idle(examples, plan, m, a, b):
-        return np.float32(0)
+        return ZERO
     w, support = steps.tile.rows, steps.support
     for f in range(examples.offsets[m], examples.offsets[m + 1]):
         row, x = np.int64(examples.columns[f]), splat(examples.values[f])
         _add(w, row, x, lanes_of(a, support[row]), lanes_of(b, support[row] >> np.uint32(SIMD_WIDTH)))
     if plan.has_bias:
-        _add(w, w.shape[0] - 1, splat(np.float32(1)), a, b)
-    longest = np.float32(0)
+        _add(w, w.shape[0] - 1, splat(ONE), a, b)
+    longest = ZERO
     for k in range(WIDTH):
         longest = max(longest, abs(steps.batch.z[0, k]))
     return longest

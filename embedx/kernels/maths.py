@@ -21,7 +21,7 @@ LN2_HIGH = _F(0.693359375)  # exact in 12 bits, so that n * LN2_HIGH is exact
 LN2_LOW = _F(-2.12194440e-4)  # ln 2 - LN2_HIGH
 _LARGEST, _SMALLEST = _F(88.0), _F(-87.0)  # beyond these exp leaves float32's normal range; it is held there
 
-_ONE, _TWO, _THREE, _HALF, _ZERO = _F(1), _F(2), _F(3), _F(0.5), _F(0)
+ONE, TWO, THREE, HALF, ZERO = _F(1), _F(2), _F(3), _F(0.5), _F(0)
 # Taylor coefficients 1/n! are within 1e-8 of the best polynomial on |r| <= ln(2)/2 at this degree.
 _EXP = tuple(_F(1 / math.factorial(n)) for n in range(7, 1, -1))
 # 2 atanh(s) = 2s (1 + s²/3 + s⁴/5 + ...), with s² <= 1/9
@@ -82,10 +82,10 @@ if not numba.config.DISABLE_JIT:
 
         def exp32(x):
             held = min(max(x, _SMALLEST), _LARGEST)
-            n = np.floor(held * LOG2_E + _HALF)
+            n = np.floor(held * LOG2_E + HALF)
             r = held - n * LN2_HIGH - n * LN2_LOW
             p = _polynomial(_EXP, r)
-            return (p * (r * r) + r + _ONE) * np.int32(np.int32(np.int32(n) + _BIAS) << _FRACTION).view(np.float32)  # 2^n
+            return (p * (r * r) + r + ONE) * np.int32(np.int32(np.int32(n) + _BIAS) << _FRACTION).view(np.float32)  # 2^n
 
         return exp32
 
@@ -95,8 +95,8 @@ if not numba.config.DISABLE_JIT:
             return lambda x: math.log1p(x)
 
         def log1p32(x):
-            s = x / (_TWO + x)
-            return _TWO * s * _polynomial(_LOG1P, s * s)
+            s = x / (TWO + x)
+            return TWO * s * _polynomial(_LOG1P, s * s)
 
         return log1p32
 
@@ -110,7 +110,7 @@ if not numba.config.DISABLE_JIT:
             n = np.int32(np.float32(x).view(np.int32) - _BITS_OF_LEAST)  # so that x = 2^n · m with m from sqrt(1/2) to sqrt(2)
             m = np.int32(np.int32(n & _BITS_OF_FRACTION) + _BITS_OF_LEAST).view(np.float32)
             exponent = np.float32(np.int32(n >> _FRACTION))
-            return exponent * LN2_HIGH + (log1p(m - _ONE) + exponent * LN2_LOW)
+            return exponent * LN2_HIGH + (log1p(m - ONE) + exponent * LN2_LOW)
 
         return log32
 
@@ -119,13 +119,13 @@ if not numba.config.DISABLE_JIT:
 def sigmoid(x):
     """1 / (1 + e^-x), without overflow on either side."""
     e = exp(-abs(x))
-    return (_ONE if x >= 0 else e) / (_ONE + e)
+    return (ONE if x >= 0 else e) / (ONE + e)
 
 
 @kernel_part
 def softplus(x):
     """log(1 + e^x), without overflow: -log of sigmoid(-x)."""
-    return max(x, _ZERO) + log1p(exp(-abs(x)))
+    return max(x, ZERO) + log1p(exp(-abs(x)))
 
 
 # Special functions, met once or a few times for each example. They answer in float32 or float64 as asked.
@@ -138,28 +138,28 @@ _LAMBERT_A, _LAMBERT_C = _F(0.7737613), _F(0.3537751)
 @kernel_part
 def _near_lambert_w_exp(t):
     """W(e^t) within 1.5 %, without a branch, so that a loop over scores vectorises."""
-    x, y = exp(min(t, _ONE)), max(t, _ONE)
-    small = x * (_ONE + _LAMBERT_A * x) / (_ONE + x * ((_ONE + _LAMBERT_A) + _LAMBERT_C * x))
-    return small + (y - _ONE - log(y) * (y / (_ONE + y)))  # of which one is at its value for t = 1, 1 or 0
+    x, y = exp(min(t, ONE)), max(t, ONE)
+    small = x * (ONE + _LAMBERT_A * x) / (ONE + x * ((ONE + _LAMBERT_A) + _LAMBERT_C * x))
+    return small + (y - ONE - log(y) * (y / (ONE + y)))  # of which one is at its value for t = 1, 1 or 0
 
 
 @kernel_part
 def _nearer_lambert_w_exp(w, t):
     """A step of Halley's method for w = e^(t - w); the relative error becomes less than a tenth of its cube."""
     e = exp(t - w)
-    excess, slope = w - e, _ONE + e
-    return w - _TWO * excess * slope / (_TWO * slope * slope + excess * e)
+    excess, slope = w - e, ONE + e
+    return w - TWO * excess * slope / (TWO * slope * slope + excess * e)
 
 
 @kernel_part
 def moved_lambert_w(w, shift):
     """W(e^{t - shift}) from w = W(e^t), for a shift of at most 1 up or down: three terms of its series, and Halley's step."""
-    slope = _ONE / (_ONE + w)
+    slope = ONE / (ONE + w)
     step = w * slope * shift
-    near = w - step * (_ONE - _HALF * slope * slope * shift)
+    near = w - step * (ONE - HALF * slope * slope * shift)
     e = w * exp(w - near - shift)
-    excess, slope = near - e, _ONE + e
-    return near - _TWO * excess * slope / (_TWO * slope * slope + excess * e)
+    excess, slope = near - e, ONE + e
+    return near - TWO * excess * slope / (TWO * slope * slope + excess * e)
 
 
 def lambert_w_exp(t):
@@ -211,8 +211,8 @@ if not numba.config.DISABLE_JIT:
             return mills_ratio
 
         def mills_ratio_32(a):
-            x = (a - _THREE) / (a + _THREE)
-            return _polynomial(_MILLS, x) / (_ONE + a)
+            x = (a - THREE) / (a + THREE)
+            return _polynomial(_MILLS, x) / (ONE + a)
 
         return mills_ratio_32
 
@@ -220,7 +220,7 @@ if not numba.config.DISABLE_JIT:
     def _compiled_log_normal_density(x):
         if x != types.float32:
             return log_normal_density
-        return lambda x: -_HALF * x * x - _HALF_LOG_TAU_32
+        return lambda x: -HALF * x * x - _HALF_LOG_TAU_32
 
 
 @kernel_part
@@ -228,8 +228,8 @@ def log_ndtr(x):
     """log Φ(x), Φ the normal distribution function, without underflow on the left or cancellation on the right."""
     tail = mills_ratio(abs(x))
     log_density = log_normal_density(x)
-    left, right = log_density + log(tail), log1p(-min(tail * exp(log_density), _HALF))
-    return left if x < _ZERO else right
+    left, right = log_density + log(tail), log1p(-min(tail * exp(log_density), HALF))
+    return left if x < ZERO else right
 
 
 @kernel_part
@@ -237,8 +237,8 @@ def hazard(x):
     """φ(x) / Φ(x), the slope of log Φ: about -x far on the left, 0 on the right."""
     tail = mills_ratio(abs(x))
     density = exp(log_normal_density(x))
-    left, right = _ONE / tail, density / (_ONE - min(tail * density, _HALF))
-    return left if x < _ZERO else right
+    left, right = ONE / tail, density / (ONE - min(tail * density, HALF))
+    return left if x < ZERO else right
 
 
 # Wichura 1988, "Algorithm AS 241: the percentage points of the normal distribution", PPND16 without its tail beyond 1e-11,

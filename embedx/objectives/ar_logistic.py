@@ -15,36 +15,34 @@ steps are at most 1 long.
 import numpy as np
 from numpy import ndarray
 
-from embedx.kernels import kernel, kernel_part, sigmoid, softplus
+from embedx.kernels import ONE, TWO, ZERO, kernel, kernel_part, sigmoid, softplus
 from embedx.objectives import utility
 from embedx.objectives.parts import best_positive, log_sigmoid, log_sums, n_positives, positive, rivals
 from embedx.objectives.utility import lead
-
-_ONE, _TWO = np.float32(1), np.float32(2)
 
 
 @kernel_part
 def joint_slope(batch, e, n, n_labels, t):
     """The derivative of the log joint by t where it is t, on average over the positives."""
-    z, label = batch.z, batch.label
-    slope = z.dtype.type(0)
+    label = batch.label
+    slope = ZERO
     for k in range(n):
         win = sigmoid(-lead(batch, e, k, t))
-        slope += rivals(batch, e, k, n_labels) * win + label[e, k] * (_TWO * win - _ONE)
+        slope += rivals(batch, e, k, n_labels) * win + label[e, k] * (TWO * win - ONE)
     return slope / n_labels
 
 
 @kernel_part
 def first_law(batch, e, n, n_labels):
     """Where the log joint about peaks, and the scale with which a logistic density curves like it there."""
-    z, label = batch.z, batch.label
+    label = batch.label
     estimate, _ = log_sums(batch, e, n)
     t = estimate + softplus(best_positive(batch, e, n) - estimate)
-    bend = z.dtype.type(0)
+    bend = ZERO
     for k in range(n):
         win = sigmoid(-lead(batch, e, k, t))
-        bend += (rivals(batch, e, k, n_labels) + _TWO * label[e, k]) * win * (_ONE - win)
-    return t, 1 / np.sqrt(_TWO * bend / n_labels)
+        bend += (rivals(batch, e, k, n_labels) + TWO * label[e, k]) * win * (ONE - win)
+    return t, 1 / np.sqrt(TWO * bend / n_labels)
 
 
 @kernel
@@ -72,14 +70,14 @@ def coefficients(batch, state, constants, n_examples, n, lr):
         scale = softplus(state[place, 1])
         t = origin + state[place, 0] + scale * (np.log(uniforms[e, 1]) - np.log1p(-uniforms[e, 1]))
         loss = -n_labels * (np.log(scale) + 2)
-        pull, fit = z.dtype.type(0), z.dtype.type(0)
+        pull, fit = ZERO, ZERO
         for k in range(n):
             weight = rivals(batch, e, k, n_labels)
             gap = -lead(batch, e, k, t)
             fit += (weight + label[e, k]) * softplus(gap) + label[e, k] * softplus(-gap)
             win = sigmoid(gap)
             pull += weight * win
-            z[e, k] = weight * win + label[e, k] * (_TWO * win - _ONE)
+            z[e, k] = weight * win + label[e, k] * (TWO * win - ONE)
         if relative > 0:
             z[e, y] = -pull
         total += loss + fit

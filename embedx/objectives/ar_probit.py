@@ -17,7 +17,7 @@ import numpy as np
 from numpy import ndarray
 from scipy import special
 
-from embedx.kernels import hazard, kernel, kernel_part, log_ndtr, log_normal_density, ndtri, softplus
+from embedx.kernels import ZERO, hazard, kernel, kernel_part, log_ndtr, log_normal_density, ndtri, softplus
 from embedx.objectives import utility
 from embedx.objectives.parts import best_positive, n_positives, positive, rivals
 from embedx.objectives.utility import lead
@@ -28,8 +28,8 @@ LOG_TAU_E_HALF = np.float32(0.5 * np.log(2 * np.pi) + 0.5)  # the entropy of a s
 @kernel_part
 def joint_slope(batch, e, n, n_labels, t):
     """The derivative of the log joint by t where it is t, on average over the positives."""
-    z, label = batch.z, batch.label
-    slope = z.dtype.type(0)
+    label = batch.label
+    slope = ZERO
     for k in range(n):
         gap = lead(batch, e, k, t)
         slope += rivals(batch, e, k, n_labels) * hazard(gap) - label[e, k] * gap
@@ -42,11 +42,10 @@ def laplace(batch, e, n, n_labels):
 
     The derivative is falling and convex (the hazard is convex), so Newton's method goes left of the mode, then climbs to it.
     """
-    z = batch.z
     t = best_positive(batch, e, n)
     bend = t
     for _ in range(60):
-        bend = z.dtype.type(0)
+        bend = ZERO
         for k in range(n):
             gap = lead(batch, e, k, t)
             pull = hazard(gap)
@@ -85,7 +84,7 @@ def coefficients(batch, state, constants, n_examples, n, lr):
         scale = softplus(state[place, 1])
         t = origin + state[place, 0] + scale * real(ndtri(uniforms[e, 1]))
         loss = -n_labels * (np.log(scale) + LOG_TAU_E_HALF)
-        pull, fit = z.dtype.type(0), z.dtype.type(0)
+        pull, fit = ZERO, ZERO
         for k in range(n):
             weight = rivals(batch, e, k, n_labels)
             gap = lead(batch, e, k, t)

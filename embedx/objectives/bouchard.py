@@ -13,7 +13,7 @@ optimum, with a loss at most 1 larger.
 
 import numpy as np
 
-from embedx.kernels import kernel, sigmoid, softplus
+from embedx.kernels import ONE, ZERO, kernel, sigmoid, softplus
 from embedx.objectives.contract import Objective, SampledSettings
 from embedx.objectives.parts import log_sigmoid, log_sums, n_positives, rate, stands_for
 
@@ -33,17 +33,17 @@ def coefficients(batch, state, constants, n_examples, n, lr):
         alpha = z.dtype.type(state[key[e], 0])
         if n_updates[e] == 0:
             alpha = log_sums(batch, e, n)[0]
-        crossing, loss = z.dtype.type(0), z.dtype.type(0)
+        crossing, loss = ZERO, ZERO
         for k in range(n):
             weight = stands_for(batch, e, k)
-            crossing += weight * sigmoid(z[e, k] - alpha if weight > 0 else np.float32(0))
+            crossing += weight * sigmoid(z[e, k] - alpha if weight > 0 else ZERO)
         step = rate(n_updates[e])
-        alpha += np.log1p(step * (crossing - np.float32(1)))
+        alpha += np.log1p(step * (crossing - ONE))
         state[key[e], 0] = alpha
 
         for k in range(n):
             weight = n_labels * stands_for(batch, e, k)
-            score = z[e, k] if weight > 0 else np.float32(0)
+            score = z[e, k] if weight > 0 else ZERO
             loss += weight * softplus(score - alpha) - label[e, k] * score
             z[e, k] = weight * sigmoid(score - alpha) - label[e, k]
         total += n_labels * alpha + loss

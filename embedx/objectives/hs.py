@@ -13,7 +13,7 @@ a tree of clusters of them, as in Parabel (Prabhu et al. 2018), whose decisions 
 import numpy as np
 from numpy import ndarray
 
-from embedx.kernels import kernel
+from embedx.kernels import ZERO, kernel
 from embedx.objectives.binary_tree import Tree, follow, halves, huffman, log_odds
 from embedx.objectives.contract import ByInput, Objective
 from embedx.objectives.parts import binary, log_sigmoid
@@ -37,7 +37,7 @@ def coefficients(batch, state, constants, n_examples, n, lr):
     z, sample_count = batch.z, batch.sample_count
     total = np.float64(0)
     for e in range(n_examples):
-        loss = np.float32(0)
+        loss = ZERO
         for k in range(n):
             loss += binary(batch, e, k, z[e, k], sample_count[e, k])
         total += loss

@@ -49,7 +49,7 @@ scores as they came, at the new u.
 
 import numpy as np
 
-from embedx.kernels import kernel, kernel_part, lambert_w_exp, larger, log, moved_lambert_w
+from embedx.kernels import HALF, ONE, kernel, kernel_part, lambert_w_exp, larger, log, moved_lambert_w
 from embedx.objectives.parts import (
     LARGEST_EXPONENT,
     LOWEST,
@@ -105,7 +105,7 @@ def solve_proposed(batch, e, n, own, before, lr, q):
 @kernel_part
 def raman_step(pushes, slopes, curvatures, u, before, n_labels, share):
     """Halley's step for (1 - share) (u - before) = share (pushes / n_labels - 1), from the derivatives of `pushes` by u."""
-    one, half = np.float32(1), np.float32(0.5)
+    one, half = ONE, HALF
     slope = one - share + share / n_labels * slopes
     step = ((one - share) * (before - u) + share * (pushes / n_labels - one)) / slope
     return step / max(one - half * step * (share / n_labels * curvatures) / slope, half)
@@ -124,7 +124,7 @@ def solve_raman(batch, e, n, lr, u, before, n_labels, share):
     While u moves, z[e, k] is b_k, or t_k - u where that is so low that b_k would underflow: it is below 0 and pushes nothing.
     """
     z, score_gain = batch.z, batch.score_gain
-    one, zero, least = np.float32(1), z.dtype.type(0), z.dtype.type(LEAST)
+    one, zero, least = ONE, z.dtype.type(0), z.dtype.type(LEAST)
     in_float32 = z.itemsize == 4
     enough, near = (HALLEYS_LAST_32, one) if in_float32 else (HALLEYS_LAST, NEAR)
     for k in range(n):
@@ -158,7 +158,7 @@ def step_raman(batch, e, n, estimate, before, lr, n_updates):
     z, label, sample_count, log_expected_count = batch.z, batch.label, batch.sample_count, batch.log_expected_count
     score_gain = batch.score_gain
     n_labels = n_positives(batch, e, n)
-    reward, shift, zero, one, least = z.dtype.type(0), z.dtype.type(0), z.dtype.type(0), np.float32(1), z.dtype.type(LEAST)
+    reward, shift, zero, one, least = z.dtype.type(0), z.dtype.type(0), z.dtype.type(0), ONE, z.dtype.type(LEAST)
     for k in range(n):
         is_label, competes = label[e, k] > 0, label[e, k] + sample_count[e, k] > 0
         q = max(lr * score_gain[e, k], least)

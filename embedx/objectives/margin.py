@@ -17,12 +17,11 @@ classification that is 1, in skip-gram how often the pairs occur.
 
 import numpy as np
 
-from embedx.kernels import kernel, kernel_part
+from embedx.kernels import HALF, ONE, TWO, ZERO, kernel, kernel_part
 from embedx.objectives.contract import Objective, SampledSettings
 from embedx.objectives.parts import LOWEST
 from embedx.settings import param
 
-ZERO, HALF, ONE, TWO = (np.float32(x) for x in (0, 0.5, 1, 2))
 BLOCK = 256  # candidates that are counted together, without a branch; few of the blocks have to be looked at one by one
 
 
@@ -43,7 +42,7 @@ def margin(batch, e, n, mu):
     gap = (best + ONE - worst) / mu
     if gap <= 0:  # as it is without positives or without negatives
         z[e, :n] = ZERO
-        return z.dtype.type(0)
+        return ZERO
     distances(batch, e, n, best, worst, mu)
     d, p = depths(z, e, n, gap)
     return weight * mu * projected(z, e, n, d, p, gap, weight)
@@ -52,7 +51,7 @@ def margin(batch, e, n, mu):
 @kernel_part
 def matters(z, label, sample_count, threshold):
     """Whether a positive or a negative above the threshold is among these candidates, of one example; without a branch."""
-    found = z.dtype.type(0)
+    found = ZERO
     for k in range(len(z)):
         found += label[k] + sample_count[k] * (ONE if z[k] > threshold else ZERO)
     return found > 0
@@ -63,7 +62,7 @@ def ends(batch, e, n):
     """The best negative's score, the worst positive's, and the mean label of the positives; ∓LOWEST for a side without any."""
     z, label, sample_count = batch.z, batch.label, batch.sample_count
     best, worst = -z.dtype.type(LOWEST), z.dtype.type(LOWEST)
-    weight, n_positives = z.dtype.type(0), z.dtype.type(0)
+    weight, n_positives = ZERO, ZERO
     for first in range(0, n, BLOCK):
         some = slice(first, min(first + BLOCK, n))
         if matters(z[e, some], label[e, some], sample_count[e, some], best):
@@ -105,8 +104,8 @@ def measure(z, label, sample_count, best, worst, mu):
 @kernel_part
 def within(z, e, n, d, p):
     """How many negatives there are with y < d, and the sum of their y; the same of positives with v < p."""
-    n_negatives, sum_negatives = z.dtype.type(0), z.dtype.type(0)
-    n_positives, sum_positives = z.dtype.type(0), z.dtype.type(0)
+    n_negatives, sum_negatives = ZERO, ZERO
+    n_positives, sum_positives = ZERO, ZERO
     for k in range(n):
         negative = ONE if z[e, k] < d else ZERO  # a factor, because the compiler does not vectorise two sums under a condition
         positive = ONE if z[e, k] > TWO - p else ZERO
@@ -149,7 +148,7 @@ def depths(z, e, n, gap):
 @kernel_part
 def projected(z, e, n, d, p, gap, weight):
     """loss / mu of positives that count once; overwrites the distances z by the coefficients, `weight` times as large."""
-    total, spread = z.dtype.type(0), z.dtype.type(0)
+    total, spread = ZERO, ZERO
     for k in range(n):
         up, down = max(d - z[e, k], ZERO), max(z[e, k] - (TWO - p), ZERO)
         total += up

@@ -12,7 +12,7 @@ log(m q_k).
 
 import numpy as np
 
-from embedx.kernels import kernel
+from embedx.kernels import ZERO, kernel
 from embedx.objectives.contract import Objective, SampledSettings
 from embedx.objectives.parts import binary
 
@@ -24,7 +24,7 @@ def coefficients(batch, state, constants, n_examples, n, lr):
     weight, log_weight = constants[0], constants[1]
     total = np.float64(0)
     for e in range(n_examples):
-        loss = np.float32(0)
+        loss = ZERO
         for k in range(n):
             x = z[e, k] - (log_expected_count[e, k] + log_weight)
             loss += binary(batch, e, k, x, weight * sample_count[e, k])

@@ -16,7 +16,7 @@ the softmax at prediction (Bamler & Mandt 2020, eq. 6, who have one negative).
 import numpy as np
 from numpy import ndarray
 
-from embedx.kernels import kernel, kernel_part, sigmoid, softplus
+from embedx.kernels import ZERO, kernel, kernel_part, sigmoid, softplus
 from embedx.objectives.contract import Objective, SampledSettings, log_softmax
 from embedx.objectives.parts import binary
 from embedx.settings import param
@@ -32,7 +32,7 @@ def coefficients(batch, state, constants, n_examples, n, lr):
         if l2 > 0:
             total += _regularised(batch, constants, e, n)
             continue
-        loss = np.float32(0)
+        loss = ZERO
         for k in range(n):
             loss += binary(batch, e, k, z[e, k], weight * sample_count[e, k])
         total += loss
@@ -44,12 +44,12 @@ def _regularised(batch, constants, e, n):
     """The same for one example, with the penalty."""
     z, label, sample_count, log_expected_count = batch.z, batch.label, batch.sample_count, batch.log_expected_count
     weight, l2, log_weight = constants[0], constants[1], constants[2]
-    loss = np.float32(0)
+    loss = ZERO
     for k in range(n):
         score = z[e, k]
         noise_weight = weight * sample_count[e, k]
         both = label[e, k] + noise_weight
-        corrected = score + log_expected_count[e, k] + log_weight if both > 0 else np.float32(0)
+        corrected = score + log_expected_count[e, k] + log_weight if both > 0 else ZERO
         loss += label[e, k] * softplus(-score) + noise_weight * softplus(score) + l2 * both * corrected * corrected
         z[e, k] = both * (sigmoid(score) + (l2 + l2) * corrected) - label[e, k]
     return loss

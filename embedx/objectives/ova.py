@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy import ndarray
 
-from embedx.kernels import kernel
+from embedx.kernels import HALF, ONE, TWO, ZERO, kernel
 from embedx.objectives.contract import Objective, SampledSettings, log_softmax
 from embedx.objectives.parts import binary, importance, log_sigmoid
 from embedx.settings import param
@@ -45,7 +45,7 @@ def coefficients(batch, state, constants, n_examples, n, lr):
 def _logistic(batch, e, n):
     """Loss of example e; overwrites its scores by ∂loss/∂z."""
     z = batch.z
-    loss = np.float32(0)
+    loss = ZERO
     for k in range(n):
         loss += binary(batch, e, k, z[e, k], importance(batch, e, k))
     return loss
@@ -55,13 +55,13 @@ def _logistic(batch, e, n):
 def _squared_hinge(batch, e, n):
     """Loss of example e; overwrites its scores by ∂loss/∂z."""
     z, label = batch.z, batch.label
-    loss = np.float32(0)
+    loss = ZERO
     for k in range(n):
         weight = importance(batch, e, k)
-        short = max(np.float32(1) - z[e, k], np.float32(0))
-        over = max(np.float32(1) + z[e, k], np.float32(0))
+        short = max(ONE - z[e, k], ZERO)
+        over = max(ONE + z[e, k], ZERO)
         loss += label[e, k] * short * short + weight * over * over
-        z[e, k] = np.float32(2) * (weight * over - label[e, k] * short)
+        z[e, k] = TWO * (weight * over - label[e, k] * short)
     return loss
 
 
@@ -82,15 +82,15 @@ def dual_steps(batch, alpha, constants, n_examples, n, c):
 def _dual_step(batch, alpha, e, row, n, c):
     """The loss and the steps of example e."""
     z, label, square = batch.z, batch.label, batch.score_gain
-    loss = np.float32(0)
+    loss = ZERO
     for k in range(n):
         weight = label[e, k] + importance(batch, e, k)
-        y = np.float32(1) if label[e, k] > 0 else np.float32(-1)
-        short = np.float32(1) - y * z[e, k]
-        loss += weight * max(short, np.float32(0)) * max(short, np.float32(0))
+        y = ONE if label[e, k] > 0 else np.float32(-1)
+        short = ONE - y * z[e, k]
+        loss += weight * max(short, ZERO) * max(short, ZERO)
         before = alpha[row, k]
-        d = np.float32(0.5) / (c * max(weight, np.float32(1e-30)))
-        after = max(before - (d * before - short) / (square[e, k] + d), np.float32(0))
+        d = HALF / (c * max(weight, np.float32(1e-30)))
+        after = max(before - (d * before - short) / (square[e, k] + d), ZERO)
         after = after if weight > 0 else before
         alpha[row, k] = after
         z[e, k] = (after - before) * y

@@ -10,7 +10,7 @@ other classes pull by themselves, where in the softmax they share one unit of pr
 
 import numpy as np
 
-from embedx.kernels import kernel, sigmoid, softplus
+from embedx.kernels import ZERO, kernel, sigmoid, softplus
 from embedx.objectives.contract import Objective, SampledSettings
 from embedx.objectives.parts import importance, positive
 
@@ -26,11 +26,11 @@ def coefficients(batch, state, constants, n_examples, n, lr):
             z[e, :n] = 0
             continue
         scale, score = label[e, y], z[e, y]
-        loss = np.float32(0)
-        pull = np.float32(0)
+        loss = ZERO
+        pull = ZERO
         for k in range(n):
             weight = importance(batch, e, k)
-            gap = z[e, k] - score if sample_count[e, k] > 0 else np.float32(0)
+            gap = z[e, k] - score if sample_count[e, k] > 0 else ZERO
             loss += weight * softplus(gap)
             z[e, k] = scale * weight * sigmoid(gap)
             pull += z[e, k]

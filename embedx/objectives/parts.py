@@ -4,7 +4,7 @@ import numpy as np
 from numba.extending import register_jitable
 from numpy import ndarray
 
-from embedx.kernels import exp, kernel_part, larger, sigmoid, softplus
+from embedx.kernels import ONE, ZERO, exp, kernel_part, larger, sigmoid, softplus
 from embedx.objectives.contract import Objective, SampledSettings
 from embedx.settings import param
 
@@ -27,13 +27,13 @@ def positive(batch, e, n):
 def importance(batch, e, k):
     """Sample count / expected count, by which a sum over draws is an unbiased sum over all rows; 0 for what was not drawn."""
     count = batch.sample_count[e, k]
-    return count * exp(-batch.log_expected_count[e, k]) if count > 0 else np.float32(0)
+    return count * exp(-batch.log_expected_count[e, k]) if count > 0 else ZERO
 
 
 @register_jitable
 def stands_for(batch, e, k):
     """How many rows of all a candidate stands for: a positive for itself, a draw for sample count / expected count."""
-    return np.float32(1) if batch.label[e, k] > 0 else importance(batch, e, k)
+    return ONE if batch.label[e, k] > 0 else importance(batch, e, k)
 
 
 @register_jitable
@@ -98,12 +98,12 @@ def largest_score(batch, e, n):
 def log_sums(batch, e, n):
     """log Σ_k e^{z_k} over all rows as positives and draws estimate it, and the largest z_k seen; example e has a positive."""
     z, label, sample_count, log_expected_count = batch.z, batch.label, batch.sample_count, batch.log_expected_count
-    largest, estimate = largest_score(batch, e, n), z.dtype.type(0)
+    largest, estimate = largest_score(batch, e, n), ZERO
     for k in range(n):
         is_label = label[e, k] > 0
-        weight = np.float32(1) if is_label else sample_count[e, k]
-        shifted = z[e, k] - largest - (np.float32(0) if is_label else log_expected_count[e, k])
-        estimate += weight * exp(shifted) if weight > 0 else np.float32(0)
+        weight = ONE if is_label else sample_count[e, k]
+        shifted = z[e, k] - largest - (ZERO if is_label else log_expected_count[e, k])
+        estimate += weight * exp(shifted) if weight > 0 else ZERO
     return largest + np.log(estimate), largest
 
 
@@ -111,9 +111,9 @@ def log_sums(batch, e, n):
 def log_sum_seen(batch, e, n, largest):
     """log Σ_k e^{z_k} over the rows seen, each once."""
     z, label, sample_count = batch.z, batch.label, batch.sample_count
-    seen = z.dtype.type(0)
+    seen = ZERO
     for k in range(n):
-        seen += exp(z[e, k] - largest) if label[e, k] + sample_count[e, k] > 0 else np.float32(0)
+        seen += exp(z[e, k] - largest) if label[e, k] + sample_count[e, k] > 0 else ZERO
     return largest + np.log(seen)
 
 
@@ -134,13 +134,13 @@ def _double_sum(batch, e, n, u):
     z, label, sample_count, log_expected_count = batch.z, batch.label, batch.sample_count, batch.log_expected_count
     n_labels = n_positives(batch, e, n)
     level = z.dtype.type(u)
-    loss = n_labels * (level - np.float32(1))
+    loss = n_labels * (level - ONE)
     for k in range(n):
         is_label = label[e, k] > 0
-        weight = n_labels * (np.float32(1) if is_label else sample_count[e, k])
-        log_weight = np.float32(0) if is_label else -log_expected_count[e, k]
-        share = weight * exp(min(z[e, k] - level, LARGEST_EXPONENT) + log_weight) if weight > 0 else np.float32(0)
-        loss += share - (label[e, k] * z[e, k] if is_label else np.float32(0))
+        weight = n_labels * (ONE if is_label else sample_count[e, k])
+        log_weight = ZERO if is_label else -log_expected_count[e, k]
+        share = weight * exp(min(z[e, k] - level, LARGEST_EXPONENT) + log_weight) if weight > 0 else ZERO
+        loss += share - (label[e, k] * z[e, k] if is_label else ZERO)
         z[e, k] = share - label[e, k]
     return loss
 
@@ -150,8 +150,8 @@ def _double_sum_of_gaps(batch, e, n, y, u):
     """The same for one positive y with u standing for log Z - z_y and held fixed as that: z_y pulls at the other terms."""
     z, label = batch.z, batch.label
     origin, weight = z[e, y], label[e, y]
-    loss = u - np.float32(1) + exp(min(-u, LARGEST_EXPONENT))
-    others = z.dtype.type(0)
+    loss = u - ONE + exp(min(-u, LARGEST_EXPONENT))
+    others = ZERO
     for k in range(n):
         share = importance(batch, e, k) * exp(min(z[e, k] - origin - u, LARGEST_EXPONENT))
         others += share

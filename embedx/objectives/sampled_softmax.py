@@ -22,12 +22,11 @@ is too small on average, hence the loss too, and the positive's probability too 
 
 import numpy as np
 
-from embedx.kernels import exp, kernel, kernel_part, larger
+from embedx.kernels import ONE, ZERO, exp, kernel, kernel_part, larger
 from embedx.objectives.contract import Objective, SampledSettings
 from embedx.objectives.parts import largest_score, n_positives, positive
 from embedx.settings import param
 
-_ONE = np.float32(1)
 COMPLEMENTARY, WITHOUT_HITS, WITH_HITS = range(3)  # what the constant says
 
 
@@ -57,7 +56,7 @@ def _corrected(batch, e, n, y, how):
         z[e, k] = z[e, k] - log_expected_count[e, k] if sample_count[e, k] > 0 else score
         largest = larger(largest, z[e, k])
     own = exp(score - largest)
-    mass = z.dtype.type(0)
+    mass = ZERO
     for k in range(n):
         z[e, k] = sample_count[e, k] * exp(z[e, k] - largest)
         if k == y:
@@ -74,13 +73,13 @@ def _complementary(batch, e, n):
     """The same with the normaliser's estimate; positives are each other's rivals."""
     z, label, sample_count, log_expected_count = batch.z, batch.label, batch.sample_count, batch.log_expected_count
     largest, n_labels = largest_score(batch, e, n), n_positives(batch, e, n)
-    reward, total = z.dtype.type(0), z.dtype.type(0)
+    reward, total = ZERO, ZERO
     for k in range(n):
         is_label = label[e, k] > 0
-        reward += label[e, k] * z[e, k] if is_label else np.float32(0)
-        weight = _ONE if is_label else sample_count[e, k]
-        mass = weight * exp(z[e, k] - largest - (np.float32(0) if is_label else log_expected_count[e, k]))
-        z[e, k] = mass if weight > 0 else np.float32(0)
+        reward += label[e, k] * z[e, k] if is_label else ZERO
+        weight = ONE if is_label else sample_count[e, k]
+        mass = weight * exp(z[e, k] - largest - (ZERO if is_label else log_expected_count[e, k]))
+        z[e, k] = mass if weight > 0 else ZERO
         total += z[e, k]
     scale = n_labels / total
     for k in range(n):

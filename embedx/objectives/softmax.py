@@ -7,7 +7,7 @@ With several labels this is the cross-entropy to them, each with its weight.
 
 import numpy as np
 
-from embedx.kernels import exp, kernel, larger
+from embedx.kernels import ZERO, exp, kernel, larger
 from embedx.objectives.contract import Objective
 
 
@@ -19,7 +19,7 @@ def coefficients(batch, state, constants, n_examples, n, lr):
     lowest = z.dtype.type(-np.inf)
     for e in range(n_examples):
         largest = lowest
-        n_labels = np.float32(0)
+        n_labels = ZERO
         for k in range(n):
             competes = label[e, k] + sample_count[e, k] > 0
             largest = larger(largest, z[e, k] if competes else lowest)
@@ -27,12 +27,12 @@ def coefficients(batch, state, constants, n_examples, n, lr):
         if n_labels == 0:
             z[e, :n] = 0
             continue
-        mass = np.float32(0)
-        reward = np.float32(0)
+        mass = ZERO
+        reward = ZERO
         for k in range(n):
             shifted = z[e, k] - largest
-            reward += label[e, k] * (shifted if label[e, k] > 0 else np.float32(0))
-            z[e, k] = exp(shifted) if label[e, k] + sample_count[e, k] > 0 else np.float32(0)
+            reward += label[e, k] * (shifted if label[e, k] > 0 else ZERO)
+            z[e, k] = exp(shifted) if label[e, k] + sample_count[e, k] > 0 else ZERO
             mass += z[e, k]
         total += n_labels * np.log(mass) - reward
         scale = n_labels / mass

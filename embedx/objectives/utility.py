@@ -17,7 +17,7 @@ import numpy as np
 from numba.extending import register_jitable
 from numpy import ndarray
 
-from embedx.kernels import sigmoid, softplus
+from embedx.kernels import ZERO, sigmoid, softplus
 from embedx.objectives.parts import AugmentSettings, LocalObjective
 from embedx.settings import param
 
@@ -66,7 +66,7 @@ class UtilityObjective(LocalObjective):
 def lead(batch, e, k, t):
     """How far t is ahead of score k; 0 where that does not compete, for its score may be anything."""
     z, label, sample_count = batch.z, batch.label, batch.sample_count
-    return t - z[e, k] if label[e, k] + sample_count[e, k] > 0 else np.float32(0)
+    return t - z[e, k] if label[e, k] + sample_count[e, k] > 0 else ZERO
 
 
 @register_jitable

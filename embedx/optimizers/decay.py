@@ -12,7 +12,7 @@ import math
 
 import numpy as np
 
-from embedx.kernels import exp, kernel, kernel_part
+from embedx.kernels import ONE, ZERO, exp, kernel, kernel_part
 from embedx.optimizers.contract import PER_COORDINATE, PER_ROW, STATELESS, Table, UpdateRule
 from embedx.optimizers.descend import for_each_keeping
 
@@ -72,7 +72,7 @@ def _factor(accumulate, divisor):
     """What is left of a number with state s."""
 
     def factor(s, optimizer, due):
-        return exp(np.float32(-due) / divisor(s)) if s > 0 or optimizer.decays_at_zero else np.float32(1)
+        return exp(np.float32(-due) / divisor(s)) if s > 0 or optimizer.decays_at_zero else ONE
 
     return factor
 
@@ -95,7 +95,7 @@ _row_factor = for_each_keeping("per_row", _factor)
 @kernel_part
 def shorten(table, row, n, max_norm):
     """Bring the first n numbers of a row to length max_norm if they are longer."""
-    square = np.float32(0)
+    square = ZERO
     for d in range(n):
         square += table.rows[row, d] * table.rows[row, d]
     if square > max_norm * max_norm:

@@ -13,7 +13,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from embedx.kernels import SIMD_WIDTH, chosen_by_number, is_zero, kernel_part, load, multiply_add, splat, store, sum_of, zeros
+from embedx.kernels import (
+    ONE,
+    SIMD_WIDTH,
+    chosen_by_number,
+    is_zero,
+    kernel_part,
+    load,
+    multiply_add,
+    splat,
+    store,
+    sum_of,
+    zeros,
+)
 from embedx.optimizers import keeping
 from embedx.optimizers.contract import PER_COORDINATE, PER_ROW
 
@@ -72,7 +84,7 @@ def row_rate(table, row, square, optimizer, rate):
 @kernel_part
 def row_divisor(table, row, optimizer):
     """What the rate of a row was divided by at its last step; 1 where there is not one state a row."""
-    return row_state_divisor(optimizer.kind, table.state[row, 0]) if table.state_of == PER_ROW else np.float32(1)
+    return row_state_divisor(optimizer.kind, table.state[row, 0]) if table.state_of == PER_ROW else ONE
 
 
 class ColumnGradient(NamedTuple):

@@ -9,7 +9,7 @@ gradients are followed as they are. The paper takes it with a rate that falls as
 
 import numpy as np
 
-from embedx.kernels import kernel_part, square_root
+from embedx.kernels import ONE, kernel_part, square_root
 from embedx.optimizers.contract import LABELS, WORDS, Optimizer
 
 
@@ -22,7 +22,7 @@ def accumulate(s, g):
 @kernel_part
 def divisor(s):
     """1 + √s."""
-    return np.float32(1) + square_root(s)
+    return ONE + square_root(s)
 
 
 class Mixture(Optimizer):

@@ -20,7 +20,7 @@ import numpy as np
 from numpy import ndarray
 
 from embedx.errors import EmbedxError
-from embedx.kernels import bits, dot, exp, kernel, kernel_part, padded, softplus, uniform
+from embedx.kernels import ONE, bits, dot, exp, kernel, kernel_part, padded, softplus, uniform
 from embedx.samplers.contract import Pairs, Sampler, SamplerData, new_data, pairs_of
 from embedx.samplers.principal_components import Projection, fit_projection, projected
 from embedx.samplers.tree import Tree, fit_tree, log_likelihood, log_probabilities, n_leaves_for, path_log_probability
@@ -75,7 +75,7 @@ def sample(data, key, stream, first, n, n_excluded, workspace):
         level = 0
         while node < n_inner:
             score = dot(data.features, key, data.weights, node) + data.values[node]
-            goes_right = uniform(own, np.uint64(level)) * (np.float32(1) + exp(-score)) < 1
+            goes_right = uniform(own, np.uint64(level)) * (ONE + exp(-score)) < 1
             node = 2 * node + (2 if goes_right else 1)
             level += 1
         workspace.rows[d] = data.rows[node - n_inner]

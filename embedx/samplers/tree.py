@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy import ndarray
 
-from embedx.kernels import aligned_zeros, dot, kernel, kernel_part, select, sigmoid, softplus
+from embedx.kernels import ZERO, aligned_zeros, dot, kernel, kernel_part, select, sigmoid, softplus
 from embedx.samplers.contract import Pairs
 
 CERTAIN = np.float32(1e4)  # finite, as saved parameters must be; e^-CERTAIN is 0 in float64 too
@@ -323,8 +323,8 @@ def _down(scores, leaf_of_label, nodes, out):
         for v in range(n_inner):
             score = scores[i, v]
             tail = softplus(-abs(score))
-            nodes[2 * v + 1] = nodes[v] - (max(score, np.float32(0)) + tail)
-            nodes[2 * v + 2] = nodes[v] - (max(-score, np.float32(0)) + tail)
+            nodes[2 * v + 1] = nodes[v] - (max(score, ZERO) + tail)
+            nodes[2 * v + 2] = nodes[v] - (max(-score, ZERO) + tail)
         for y in range(leaf_of_label.size):
             out[i, y] = nodes[n_inner + leaf_of_label[y]]
 
@@ -350,7 +350,7 @@ def _log_likelihood(tree, features, pairs):
 @kernel_part
 def path_log_probability(weights, biases, leaf, features, i):
     """log of the probability that features[i] leads to this leaf."""
-    log_p = np.float32(0)
+    log_p = ZERO
     node = weights.shape[0] + leaf
     while node > 0:
         is_left = node & 1

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from embedx.kernels import kernel, uniform
+from embedx.kernels import ZERO, kernel, uniform
 from embedx.samplers.alias import AliasSampler
 from embedx.samplers.contract import FILTER_SIZE
 
@@ -54,7 +54,7 @@ def sample_distinct(data, key, stream, first, n, n_excluded, workspace):
 def log_expected_distinct(data, key, n_drawn, n_excluded, rows, n, out):
     """n_drawn of the rows that are not excluded; see `contract`."""
     n_free = data.log_expected.size - n_excluded
-    log_expected = np.float32(np.log(max(n_drawn, 1) / n_free)) if n_free > 0 else np.float32(0)
+    log_expected = np.float32(np.log(max(n_drawn, 1) / n_free)) if n_free > 0 else ZERO
     for k in range(n):
         out[k] = log_expected
 

@@ -13,7 +13,9 @@ import numpy as np
 
 from embedx.kernels import (
     NO_SPANS,
+    ONE,
     SIMD_WIDTH,
+    ZERO,
     kernel_part,
     load,
     multiply_add,
@@ -58,7 +60,7 @@ def examples_of(block, words, y, i, begin, end):
             block.n_uses[x - begin] += 1
             n += 1
     block.key[i] = words.word[y]
-    block.share[i] = np.float32(1) / np.float32(max(n, 1))
+    block.share[i] = ONE / np.float32(max(n, 1))
     block.own[0] = i
     return min(n, 1)
 
@@ -85,7 +87,7 @@ def backward(block, n_x, n_h, h_gradient, x_gradient):
 def fetch_rates(block, n_x, n_h, x_rate, h_rate):
     """The means of those of the contexts."""
     for e in range(n_h):
-        total = np.float32(0)
+        total = ZERO
         for j in range(n_x):
             total += block.is_context[e, j] * x_rate[j]
         h_rate[e] = total * block.share[e]
