@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from numpy import ndarray
+from numpy import float32, int32, ndarray
 
 from embedx.engine.merging import NONE, Damping, Delta, add_rows, gather_rows, merge_rows
 from embedx.optimizers.contract import PER_COORDINATE, PER_ROW, Table, UpdateRule
@@ -35,14 +35,14 @@ def partner_of(rows: ndarray, uses: ndarray) -> Partner:
 
 def state_of(table: Table) -> ndarray:
     """The optimizer's state of each row, which is merged with it: (n, stride), (n, 1), or (n, 0) if there is none."""
-    return table.state if table.state_of in (PER_ROW, PER_COORDINATE) else np.zeros((len(table.rows), 0), np.float32)
+    return table.state if table.state_of in (PER_ROW, PER_COORDINATE) else np.zeros((len(table.rows), 0), float32)
 
 
 def empty_delta(row: ndarray, table: Table) -> Delta:
     """A delta of these rows of a table, to be written."""
     n, stride = len(row), table.rows.shape[1]
-    state = np.empty((n, state_of(table).shape[1]), np.float32)
-    return Delta(row, np.empty((n, stride), np.int16), state, np.empty((n, 1), np.float32))
+    state = np.empty((n, state_of(table).shape[1]), float32)
+    return Delta(row, np.empty((n, stride), np.int16), state, np.empty((n, 1), float32))
 
 
 def received(delta: Delta) -> Delta:
@@ -69,18 +69,18 @@ def add(table: Table, delta: Delta, optimizer: UpdateRule) -> None:
 def merge(live: Table, base: Table, remote: Delta, damping: Damping, optimizer: UpdateRule) -> Delta:
     """Merge the remote delta into a replica, and return the local one; see `merge_rows`. Rows may be trained meanwhile."""
     n_rows, stride = live.rows.shape
-    position = np.full(n_rows, NONE, np.int32)
-    position[remote.row] = np.arange(len(remote.row), dtype=np.int32)
-    local = empty_delta(np.empty(n_rows, np.int32), live)
-    n = merge_rows(live, base, received(remote), position, damping, optimizer, local, np.empty((3, stride), np.float32))
+    position = np.full(n_rows, NONE, int32)
+    position[remote.row] = np.arange(len(remote.row), dtype=int32)
+    local = empty_delta(np.empty(n_rows, int32), live)
+    n = merge_rows(live, base, received(remote), position, damping, optimizer, local, np.empty((3, stride), float32))
     return Delta(*(array[:n] for array in local))
 
 
 def damping_of(table: Table, partner: Partner | None, n_updates: ndarray, rate: float) -> Damping:
     """For so many updates of each row, (n_rows,), at this learning rate."""
     k = ALONE if partner is None else RATE * rate * (1 if state_of(table).shape[1] else STATELESS_FACTOR)
-    strength, stride = (k * n_updates).astype(np.float32), table.rows.shape[1]
-    identity = Damping(np.zeros((0, stride), np.float32), np.zeros(0, np.float32), np.float32(1), strength)
+    strength, stride = (k * n_updates).astype(float32), table.rows.shape[1]
+    identity = Damping(np.zeros((0, stride), float32), np.zeros(0, float32), float32(1), strength)
     if partner is None:
         return identity
     rows = partner.rows()
@@ -92,5 +92,5 @@ def damping_of(table: Table, partner: Partner | None, n_updates: ndarray, rate: 
         return identity
     eigenvalues, vectors = np.linalg.eigh(moment)
     eigenvalues, n, dim = np.maximum(eigenvalues[::-1], 0), min(N_DIRECTIONS, stride), stride - int(is_fixed.sum())
-    rest = np.float32(eigenvalues[n:].sum() / max(dim - n, 1))
+    rest = float32(eigenvalues[n:].sum() / max(dim - n, 1))
     return Damping(vectors[:, ::-1][:, :n].T.copy(), eigenvalues[:n].copy(), rest, strength)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy import ndarray
+from numpy import float32, ndarray
 
 from embedx.distributed.merging import MAX_ROWS, Partner, partner_of
 from embedx.distributed.ray_backend import Size, connected
@@ -93,7 +93,7 @@ def update_rates(strategy: Streamed, kept: ndarray) -> dict[str, ndarray]:
     if plan.candidates == blocks.PATH:
         outputs = np.bincount(draws.rows, np.repeat(kept, np.diff(draws.offsets)), len(tables.outputs.rows))
     max_rate = kept.sum() / max(plan.block_size, 1)
-    return {"inputs": inputs.astype(np.float32), "outputs": np.minimum(outputs, max_rate).astype(np.float32)}
+    return {"inputs": inputs.astype(float32), "outputs": np.minimum(outputs, max_rate).astype(float32)}
 
 
 def plan_of(task: Task, strategy: Streamed) -> WordsPlan:
@@ -103,7 +103,7 @@ def plan_of(task: Task, strategy: Streamed) -> WordsPlan:
     return WordsPlan(
         type(strategy), task.config.objective, task.config.settings, strategy.sampler, tables.parts,
         (len(tables.state), len(tables.inputs.rows) - len(tables.state)), (tables.inputs.frozen, tables.outputs.frozen),
-        kept_share.astype(np.float32), stream._replace(tokens=np.asarray(stream.tokens)),  # a memory map is sent as an array
+        kept_share.astype(float32), stream._replace(tokens=np.asarray(stream.tokens)),  # a memory map is sent as an array
     )  # fmt: skip
 
 

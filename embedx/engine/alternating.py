@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy import ndarray
+from numpy import float32, ndarray
 
 from embedx.engine.collapsed import INPUTS, NEITHER, OUTPUTS, AllRows, Evaluation, evaluate
 from embedx.optimizers.rowwise_adagrad_momentum import Means
@@ -54,7 +54,7 @@ class Side:
     rate: float
 
     def __post_init__(self) -> None:
-        self.share = (1 / np.maximum(self.times, 1)).astype(np.float32)[:, None]
+        self.share = (1 / np.maximum(self.times, 1)).astype(float32)[:, None]
         self.state = Means(self.table)
 
     def direction(self, gradient: ndarray) -> ndarray:
@@ -175,7 +175,7 @@ class Descent(Strategy):
         direction = side.direction(here.gradient)
         kept = side.table.copy()
         for attempt in range(TRIES):
-            there = self._move(side, kept - np.float32(side.rate) * direction, then, done)
+            there = self._move(side, kept - float32(side.rate) * direction, then, done)
             if there.loss < here.loss:
                 side.rate *= GROWTH
                 return there

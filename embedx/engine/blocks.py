@@ -27,7 +27,7 @@ How an objective gets the pairs of a block (`BlockPlan.form`, chosen in `embedx.
 from typing import NamedTuple
 
 import numpy as np
-from numpy import ndarray
+from numpy import float32, int32, int64, ndarray
 
 from embedx.engine.encoders import SKIPGRAM, examples_of, start_examples
 from embedx.engine.select import JOINT
@@ -115,24 +115,24 @@ def max_candidates(plan: BlockPlan, longest_path: int) -> int:
 def new_block(plan: BlockPlan, longest_path: int) -> Block:
     """Memory for a block."""
     n_inputs, n_examples, n_candidates = max_inputs(plan), max_examples(plan), max_candidates(plan, longest_path)
-    inputs, n_uses = np.zeros(n_inputs, np.int32), np.zeros(n_inputs, np.int64)
-    candidates, drawn = np.zeros(n_candidates, np.int32), np.zeros((1, n_candidates), np.float32)
+    inputs, n_uses = np.zeros(n_inputs, int32), np.zeros(n_inputs, int64)
+    candidates, drawn = np.zeros(n_candidates, int32), np.zeros((1, n_candidates), float32)
     if plan.candidates == ALL:
         candidates[: plan.n_rows], drawn[:, : plan.n_rows] = np.arange(plan.n_rows), 1
     is_skipgram = plan.encoder == SKIPGRAM  # an example is an input, with the same word and pairs
     has_spans = plan.candidates == DRAWN and plan.form != JOINT
     width = 0 if is_skipgram else padded(n_inputs)
     return Block(
-        sizes=np.zeros(5, np.int64), inputs=inputs, n_uses=n_uses,
-        key=inputs if is_skipgram else np.zeros(n_examples, np.int32),
-        n_pairs=n_uses if is_skipgram else np.zeros(n_examples, np.int64),
-        label=np.zeros((n_examples, n_candidates), np.float32),
-        bit_zero_count=np.zeros((n_examples if plan.candidates == PATH else 0, n_candidates), np.float32),
-        candidates=candidates, drawn=drawn, own=np.zeros(2 * plan.window, np.int32),
-        is_context=np.zeros((n_examples if width else 0, width), np.float32),
-        share=np.zeros(n_examples if width else 0, np.float32),
-        spans=np.zeros((n_examples // TILE if has_spans else 0, 3), np.int64),
-        candidate_spans=np.zeros((n_candidates // TILE if has_spans else 0, 3), np.int64),
+        sizes=np.zeros(5, int64), inputs=inputs, n_uses=n_uses,
+        key=inputs if is_skipgram else np.zeros(n_examples, int32),
+        n_pairs=n_uses if is_skipgram else np.zeros(n_examples, int64),
+        label=np.zeros((n_examples, n_candidates), float32),
+        bit_zero_count=np.zeros((n_examples if plan.candidates == PATH else 0, n_candidates), float32),
+        candidates=candidates, drawn=drawn, own=np.zeros(2 * plan.window, int32),
+        is_context=np.zeros((n_examples if width else 0, width), float32),
+        share=np.zeros(n_examples if width else 0, float32),
+        spans=np.zeros((n_examples // TILE if has_spans else 0, 3), int64),
+        candidate_spans=np.zeros((n_candidates // TILE if has_spans else 0, 3), int64),
     )  # fmt: skip
 
 
@@ -189,7 +189,7 @@ def _next_pair(words, cursor):
             x += 1
         cursor[CENTRE] += 1
         cursor[CONTEXT] = 0
-    return np.int64(0), 0
+    return int64(0), 0
 
 
 @kernel_part
@@ -220,11 +220,11 @@ def _add_pairs(run, workspace, block, first, n_centres, begin, end):
     for y in range(first, first + n_centres):
         n_own = examples_of(plan.encoder, block, words, y, y - first, begin, end)
         if is_path:
-            n = _add_path(run.sampler_data, workspace, block, np.int64(words.word[y]), n_own, n)
+            n = _add_path(run.sampler_data, workspace, block, int64(words.word[y]), n_own, n)
             for i in range(n_own):
                 block.n_pairs[block.own[i]] += 1
         else:
-            k = _place(words.word[y], block.candidates, np.int64(words.word[y]) if is_all else 0, n)
+            k = _place(words.word[y], block.candidates, int64(words.word[y]) if is_all else 0, n)
             if k == n:
                 block.candidates[k] = words.word[y]
                 n += 1
@@ -284,7 +284,7 @@ def _add_noise(sample, run, workspace, block, n_centres, noise_key):
     n_drawn = sample(run.sampler_data, -1, noise_key, np.uint64(first), plan.n_draws, 0, workspace.sampling)
     n = n_centres
     for d in range(n_drawn):
-        row = np.int64(workspace.sampling.rows[d])
+        row = int64(workspace.sampling.rows[d])
         if plan.form != JOINT or _place(row, block.candidates, 0, n_centres) == n_centres:
             n = _count_draw(block, row, n_centres, n, workspace.seen, first, first + d)
     cursor[N_DRAWN] += n_drawn

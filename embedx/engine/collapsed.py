@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy import ndarray
+from numpy import float32, int32, int64, ndarray
 from scipy.sparse import csr_matrix
 
 from embedx.engine.loading import compile_function
@@ -35,7 +35,7 @@ BLOCK_FLOATS = 1 << 22  # scores of a block of inputs with all rows; a thread ha
 BLOCK_INPUTS = 256  # of a block where rows are found
 TAIL = 2**33  # the place of the tail among a seed's random numbers
 INPUTS, OUTPUTS, NEITHER = range(3)  # the table whose gradient is computed beside the loss
-NO_STATE = np.zeros((1, 0), np.float32)
+NO_STATE = np.zeros((1, 0), float32)
 
 
 class Tail(NamedTuple):
@@ -124,7 +124,7 @@ class FoundRows(AllRows):
 
     def find(self, h: ndarray) -> tuple[ndarray, ndarray, int]:
         """The rows of the highest scores of each input, int32 (len(h), max_found), how many they are, and the multiply-adds."""
-        rows, n_found = np.zeros((len(h), self.max_found), np.int32), np.zeros(len(h), np.int64)
+        rows, n_found = np.zeros((len(h), self.max_found), int32), np.zeros(len(h), int64)
         query = new_query_workspace(self.n_rows, self.search)
         return rows, n_found, find_rows(self.index, self.search, h, rows, n_found, query)
 
@@ -132,7 +132,7 @@ class FoundRows(AllRows):
         """The rows drawn for n inputs from `first` on, int32 (n, n_draws)."""
         n_draws = self.tail.n_draws
         if n_draws == 0:
-            return np.zeros((n, 0), np.int32)
+            return np.zeros((n, 0), int32)
         drawn = new_sample_workspace(n * n_draws, 0)
         place = np.uint64(first * n_draws)
         self.tail.sampler.sample(self.draws, -1, self.stream, place, n * n_draws, 0, drawn)
@@ -146,7 +146,7 @@ class FoundRows(AllRows):
         drawn, n_drawn = np.unique(begin[:, None] + self.draw(first, n), return_counts=True)
         is_new = ~np.isin(drawn, certain)
         candidates = np.concatenate((certain, drawn[is_new]))
-        count = np.concatenate((np.ones(len(certain), np.float32), n_drawn[is_new]))
+        count = np.concatenate((np.ones(len(certain), float32), n_drawn[is_new]))
         order = np.argsort(candidates)
         candidates, count, is_drawn = candidates[order], count[order], order >= len(certain)
 
@@ -154,7 +154,7 @@ class FoundRows(AllRows):
         offsets = np.searchsorted(example, np.arange(n + 1))
         column = np.arange(len(example)) - offsets[example]
         batch = new_batch(n, int(np.diff(offsets).max()))
-        batch.z[example, column] = scores(h, example, outputs, row, np.empty(len(row), np.float32))
+        batch.z[example, column] = scores(h, example, outputs, row, np.empty(len(row), float32))
         batch.sample_count[example, column] = count
         at = np.searchsorted(candidates, targets)
         batch.label[example[at], column[at]] = labels.data
@@ -199,9 +199,9 @@ def evaluate(
 @kernel
 def find_rows(index, search, h, rows, n_found, query):
     """Write what is found for each h[e] to rows[e], and its number; return the multiply-adds."""
-    macs = np.int64(0)
+    macs = int64(0)
     for e in range(h.shape[0]):
-        n_found[e] = find_candidates(index, search, h, np.int64(e), rows, e, 0, rows.shape[1], query)
+        n_found[e] = find_candidates(index, search, h, int64(e), rows, e, 0, rows.shape[1], query)
         for j in range(index.ids.shape[0]):
             n_scored = index.list_sizes.shape[1] + query.offsets[j, query.n_probed[j]]
             macs += n_scored * (index.edges[j + 1] - index.edges[j])

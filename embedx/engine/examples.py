@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 import numpy as np
-from numpy import ndarray
+from numpy import float32, int32, int64, ndarray
 
 from embedx.labeled.data import Labeled, Labels
 
@@ -22,18 +22,18 @@ class Examples(NamedTuple):
 def examples_of(features: object, labels: Labels) -> Examples:
     """The arrays of a data set, without copying where they have the kernels' types already."""
     data = Labeled(features, labels, 0)
-    empty = np.zeros((0, 0), np.float32)
+    empty = np.zeros((0, 0), float32)
     if data.is_sparse:
         dense = empty
         offsets, columns, values = data.features.indptr, data.features.indices, data.features.data
     else:
-        dense = np.ascontiguousarray(data.features, np.float32)
+        dense = np.ascontiguousarray(data.features, float32)
         # Without a single column the kernels, which look at dense.size, take the data for sparse ones: there are no values.
         offsets, columns, values = np.zeros(1 if dense.size else len(dense) + 1), np.zeros(0), np.zeros(0)
     return Examples(
-        np.asarray(dense), np.ascontiguousarray(offsets, np.int64), np.ascontiguousarray(columns, np.int32),
-        np.ascontiguousarray(values, np.float32), np.ascontiguousarray(labels.offsets, np.int64),
-        np.ascontiguousarray(labels.ids, np.int32),
+        np.asarray(dense), np.ascontiguousarray(offsets, int64), np.ascontiguousarray(columns, int32),
+        np.ascontiguousarray(values, float32), np.ascontiguousarray(labels.offsets, int64),
+        np.ascontiguousarray(labels.ids, int32),
     )  # fmt: skip
 
 
@@ -64,6 +64,6 @@ class Csr(NamedTuple):
 def csr_of(keys: ndarray, indices: ndarray, n: int) -> Csr:
     """For each of n keys its distinct indices, ascending."""
     span = int(indices.max(initial=0)) + 1
-    pairs = np.unique(keys.astype(np.int64) * span + indices)
-    keys, indices = pairs // span, (pairs % span).astype(np.int32)
-    return Csr(np.concatenate([[0], np.cumsum(np.bincount(keys, minlength=n))]).astype(np.int64), indices)
+    pairs = np.unique(keys.astype(int64) * span + indices)
+    keys, indices = pairs // span, (pairs % span).astype(int32)
+    return Csr(np.concatenate([[0], np.cumsum(np.bincount(keys, minlength=n))]).astype(int64), indices)

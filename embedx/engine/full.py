@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy import ndarray
+from numpy import float32, int64, ndarray
 
 from embedx.engine.select import SINGLE, entries_among_all_rows
 from embedx.engine.shared import Shared, backward, encode, new_feature_workspace
@@ -49,14 +49,14 @@ class FullSteps(abc.ABC):
         self.coefficients, self.shared, self.parts = coefficients, shared, parts
         self.pool = ThreadPoolExecutor(threads)
         n_scores = len(shared.outputs.rows) if shared.plan.has_h else shared.outputs.rows.shape[1]
-        self.z = np.zeros((shared.plan.batch_size, n_scores), np.float32)
+        self.z = np.zeros((shared.plan.batch_size, n_scores), float32)
 
     @abc.abstractmethod
     def score(self, chosen: ndarray, z: ndarray, decay_clock: float) -> None:
         """Overwrite z by the scores of the chosen examples, after the weight decay that is due."""
 
     @abc.abstractmethod
-    def apply(self, chosen: ndarray, z: ndarray, rate: np.float32) -> None:
+    def apply(self, chosen: ndarray, z: ndarray, rate: float32) -> None:
         """Update the output rows, and the hidden layer, along the coefficients z of the chosen examples."""
 
     @property
@@ -72,15 +72,15 @@ class FullSteps(abc.ABC):
         plan, optimizer, offsets = self.shared.plan, self.shared.optimizer, self.shared.examples.label_offsets
         first, n = offsets[chosen], offsets[chosen + 1] - offsets[chosen]  # labels label_ids[first:first + n] of each example
         if plan.one_label:
-            first = first + np.floor(rng.random(len(chosen)) * n).astype(np.int64)
+            first = first + np.floor(rng.random(len(chosen)) * n).astype(int64)
             n = np.minimum(n, 1)
         z = self.z[: len(chosen)]
         self.score(chosen, z, decay_clock)
         n_lines = n if plan.positives == SINGLE else np.ones_like(n)
         ends = np.concatenate([[0], np.cumsum(n_lines)])
-        uniforms = np.clip(rng.random((ends[-1], plan.uniforms_width), dtype=np.float32), 2.0**-24, 1 - 2.0**-24)
+        uniforms = np.clip(rng.random((ends[-1], plan.uniforms_width), dtype=float32), 2.0**-24, 1 - 2.0**-24)
         n_at_once = max(1, CHUNK_FLOATS // z.shape[1])
-        state_lr = np.float32(lr) * optimizer.state_rate
+        state_lr = float32(lr) * optimizer.state_rate
 
         def work(part: int, begin: int, end: int) -> float:
             loss = 0.0
@@ -90,8 +90,8 @@ class FullSteps(abc.ABC):
             return loss
 
         loss = sum(self.in_parts(len(chosen), work))
-        z *= np.float32(plan.sum_over / len(chosen))
-        self.apply(chosen, z, np.float32(step_size(optimizer, lr)))
+        z *= float32(plan.sum_over / len(chosen))
+        self.apply(chosen, z, float32(step_size(optimizer, lr)))
         return loss, int(n.sum() if plan.positives == SINGLE else np.count_nonzero(n))
 
     def in_parts(self, n: int, work: Callable[[int, int, int], T]) -> list[T]:
@@ -101,7 +101,7 @@ class FullSteps(abc.ABC):
         return list(mapped(work, range(self.parts), bounds[:-1], bounds[1:]))
 
     def _coefficients(
-        self, chosen: ndarray, labels: tuple[ndarray, ndarray], z: ndarray, uniforms: ndarray, lr: np.float32
+        self, chosen: ndarray, labels: tuple[ndarray, ndarray], z: ndarray, uniforms: ndarray, lr: float32
     ) -> float:
         """Overwrite scores by coefficients; return the summed loss. `labels` are the first and the number of each example's."""
         shared, plan, examples, (first, n) = self.shared, self.shared.plan, self.shared.examples, labels
@@ -149,7 +149,7 @@ class DenseSteps(FullSteps):
             self.in_parts(len(outputs.rows), lambda _, a, b: decay_rows(outputs, a, b, n, optimizer, decay_clock))
         np.matmul(self.h[: len(chosen)], outputs.rows.T, out=z)
 
-    def apply(self, chosen: ndarray, z: ndarray, rate: np.float32) -> None:
+    def apply(self, chosen: ndarray, z: ndarray, rate: float32) -> None:
         rows, w = self.all_rows, self.shared.outputs.rows
         if self.sparse_gradient:
             few = np.flatnonzero((z.max(axis=0) != 0) | (z.min(axis=0) != 0))
@@ -167,7 +167,7 @@ def step_rows(shared, rows, first, last, gradient, rate):
     """The steps of the output rows rows[first:last] along `gradient`, (len(rows), stride)."""
     outputs, optimizer, plan = shared.outputs, shared.optimizer, shared.plan
     for k in range(first, last):
-        row = np.int64(rows[k])
+        row = int64(rows[k])
         descend_row(outputs, row, gradient, k, plan.dim, optimizer, rate)
         if optimizer.max_norm > 0:
             shorten(outputs, row, plan.dim - plan.has_bias, optimizer.max_norm)
@@ -193,7 +193,7 @@ class SparseSteps(FullSteps):
             self.in_parts(self.parts, lambda part, *_: decay_features(shared, chosen, part, self.parts, decay_clock))
         self.in_parts(self.n_tiles, lambda _, a, b: score_tiles(shared, chosen, a * TILE, b * TILE, z))
 
-    def apply(self, chosen: ndarray, z: ndarray, rate: np.float32) -> None:
+    def apply(self, chosen: ndarray, z: ndarray, rate: float32) -> None:
         shared, max_norm = self.shared, self.shared.optimizer.max_norm
         self.in_parts(
             self.n_tiles, lambda part, a, b: step_tiles(shared, chosen, a * TILE, b * TILE, z, self.gradients[part], rate)
@@ -209,7 +209,7 @@ def decay_features(shared, chosen, part, n_parts, decay_clock):
     examples = shared.examples
     for e in range(chosen.size):
         for f in range(examples.offsets[chosen[e]], examples.offsets[chosen[e] + 1]):
-            row = np.int64(examples.columns[f])
+            row = int64(examples.columns[f])
             if row % n_parts == part:
                 decay_row(shared.outputs, row, shared.plan.n_rows, shared.optimizer, decay_clock)
 
@@ -224,7 +224,7 @@ def score_tiles(shared, chosen, first, last, z):
             if shared.plan.has_bias:
                 a, b, c, d = _load_tile(w, w.shape[0] - 1, t)
             for f in range(examples.offsets[chosen[e]], examples.offsets[chosen[e] + 1]):
-                x, (w0, w1, w2, w3) = splat(examples.values[f]), _load_tile(w, np.int64(examples.columns[f]), t)
+                x, (w0, w1, w2, w3) = splat(examples.values[f]), _load_tile(w, int64(examples.columns[f]), t)
                 a, b = multiply_add(x, w0, a), multiply_add(x, w1, b)
                 c, d = multiply_add(x, w2, c), multiply_add(x, w3, d)
             _store_tile(z, e, t, a, b, c, d)
@@ -256,7 +256,7 @@ def step_tiles(shared, chosen, first, last, z, gradient, rate):
             begin, end = examples.offsets[chosen[e]], examples.offsets[chosen[e] + 1]
             c0, c1, c2, c3 = _load_tile(z, e, t)
             for f in range(begin, end + has_bias):
-                row, x = (np.int64(examples.columns[f]), examples.values[f]) if f < end else (bias_row, ONE)
+                row, x = (int64(examples.columns[f]), examples.values[f]) if f < end else (bias_row, ONE)
                 v, (a, b, c, d) = splat(x), _load_tile(gradient.sums, row, 0)
                 a, b = multiply_add(v, c0, a), multiply_add(v, c1, b)
                 c, d = multiply_add(v, c2, c), multiply_add(v, c3, d)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy import ndarray
+from numpy import float64, ndarray
 from scipy.optimize import minimize
 from scipy.sparse import issparse
 
@@ -60,9 +60,9 @@ def minimise(
     total = float(weights.sum())
     step = max(BLOCK_FLOATS // max(*shape), shape[0] if issparse(features) else MIN_DENSE_ROWS)
     blocks = [_block(objective, features[a : a + step], labels, weights, a) for a in range(0, len(weights), step)]
-    batch = new_batch(max((len(block.entries.example) for block in blocks), default=0), n_rows, dtype=np.float64)
+    batch = new_batch(max((len(block.entries.example) for block in blocks), default=0), n_rows, dtype=float64)
     batch.key[:], batch.n_updates[:] = np.arange(len(batch.key)), FOR_EVER
-    constants = objective.constants(n_rows, n_rows).astype(np.float64)
+    constants = objective.constants(n_rows, n_rows).astype(float64)
     last = start.ravel(), np.inf  # the point that was accepted last, and the penalised loss that was computed last
     iterations = evaluations = 0
     initial = np.nan
@@ -77,7 +77,7 @@ def minimise(
         gradient = np.zeros(shape)
         loss = 0.0
         for block in blocks:
-            rows = block.features if issparse(block.features) else block.features.astype(np.float64)
+            rows = block.features if issparse(block.features) else block.features.astype(float64)
             z = rows @ w[:n_features]
             if has_bias:
                 z += w[-1]
@@ -137,7 +137,7 @@ def _block(objective: Objective, features: Any, labels: Labels, weights: ndarray
     of_line = weights[first : first + n][entries.example]
     levels = np.unique(of_line).tolist()
     return _Block(
-        features.astype(np.float64) if issparse(features) else features,
+        features.astype(float64) if issparse(features) else features,
         labels.offsets[:-1] if len(entries.example) > n else None,
         entries,
         [(each, slice(None) if len(levels) == 1 else np.flatnonzero(of_line == each)) for each in levels],
@@ -164,6 +164,6 @@ def _coefficients(
         own = [np.ascontiguousarray(array[mine]) for array in (scores, batch.label, batch.sample_count, state)]
         n = len(own[0])
         part = Batch(*(array[:n] for array in workspace))._replace(z=own[0], label=own[1], sample_count=own[2])
-        loss += weight * objective.coefficients(part, own[3], constants, n, n_rows, np.float64(0))
+        loss += weight * objective.coefficients(part, own[3], constants, n, n_rows, float64(0))
         scores[mine] = weight * own[0]
     return loss, scores if block.starts is None else np.add.reduceat(scores, block.starts, axis=0)

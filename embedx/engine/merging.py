@@ -16,16 +16,16 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numpy import ndarray
+from numpy import float32, int64, ndarray
 
 from embedx.kernels import ONE, ZERO, exp, kernel, kernel_part
 from embedx.optimizers.contract import PER_ROW
 from embedx.optimizers.descend import number_divisor, row_state_divisor
 
 NONE = -1
-MAX_SQUARE = np.float32(1e30)  # of a row's length: a longer one is not sent, for the run diverges, as its loss will show
-RESOLUTION = np.float32(2.0**-11)  # of a row's length: what changed less, such as by what rounding left out, is not sent yet
-MIN_DAMPING = np.float32(0.01)  # along a principal direction, beyond that of the rest: less is left out
+MAX_SQUARE = float32(1e30)  # of a row's length: a longer one is not sent, for the run diverges, as its loss will show
+RESOLUTION = float32(2.0**-11)  # of a row's length: what changed less, such as by what rounding left out, is not sent yet
+MIN_DAMPING = float32(0.01)  # along a principal direction, beyond that of the rest: less is left out
 
 
 class Delta(NamedTuple):
@@ -34,7 +34,7 @@ class Delta(NamedTuple):
     row: ndarray  # int32 (n,), ascending
     values: ndarray  # (n, stride): int16, to be multiplied by `scale`
     state: ndarray  # float32, the optimizer's: (n, stride), (n, 1), or (n, 0) if it keeps none
-    scale: ndarray = np.ones((1, 1), np.float32)  # (n, 1)
+    scale: ndarray = np.ones((1, 1), float32)  # (n, 1)
 
 
 class Damping(NamedTuple):
@@ -42,7 +42,7 @@ class Damping(NamedTuple):
 
     directions: ndarray  # float32 (n, stride): principal directions of C
     eigenvalues: ndarray  # float32 (n,)
-    rest: np.float32  # the mean of all other eigenvalues
+    rest: float32  # the mean of all other eigenvalues
     strength: ndarray  # float32 (n_rows,): kU
 
 
@@ -52,7 +52,7 @@ def _write_rounded(numbers, delta, k):
     largest = ZERO
     for d in range(numbers.size):
         largest = max(largest, abs(numbers[d]))
-    scale = np.float32(math.ldexp(1.0, max(math.frexp(largest)[1] - 14, -126)))
+    scale = float32(math.ldexp(1.0, max(math.frexp(largest)[1] - 14, -126)))
     delta.scale[k, 0] = scale
     for d in range(numbers.size):
         delta.values[k, d] = np.int16(np.rint(numbers[d] / scale))
@@ -76,7 +76,7 @@ def _add_row(delta, k, rows, row):
 def add_rows(rows, delta):
     """Add a delta to the rows of a table."""
     for k in range(delta.row.size):
-        _add_row(delta, k, rows, np.int64(delta.row[k]))
+        _add_row(delta, k, rows, int64(delta.row[k]))
 
 
 @kernel
@@ -92,8 +92,8 @@ def merge_rows(live, base, remote, position, damping, optimizer, local, buffers)
     server, change, share = buffers[0], buffers[1], buffers[2]
     n = 0
     for r in range(live.rows.shape[0]):
-        row = np.int64(r)
-        at = np.int64(position[row])
+        row = int64(r)
+        at = int64(position[row])
         square, moved = ZERO, ZERO
         for d in range(server.size):
             difference = live.rows[row, d] - base.rows[row, d]
@@ -138,7 +138,7 @@ def _read_server(base, remote, at, row, server):
 def _merge_state(live, base, remote, at, row, is_sent, optimizer, share, local, n):
     """Merge the state of a row; write its share, and the local delta of its state."""
     share[:] = 1
-    fading = np.float32(is_sent and optimizer.is_ema)
+    fading = float32(is_sent and optimizer.is_ema)
     for d in range(local.shape[1]):  # two loops, which the compiler vectorises
         now, s = live.state[row, d], base.state[row, d]
         u = s if at == NONE else remote.state[at, d]

@@ -13,7 +13,7 @@ lines before any row moves; a proximal objective takes its lines one after anoth
 from typing import NamedTuple
 
 import numpy as np
-from numpy import ndarray
+from numpy import float32, int64, ndarray, uint64
 
 from embedx.engine.examples import Examples
 from embedx.engine.select import SINGLE, draw_weight, set_negative, set_node, set_positive
@@ -77,12 +77,12 @@ def new_workspace(plan: Plan, examples: Examples, longest_path: int) -> SampledW
     width = longest_path if plan.on_path else positives + plan.n_draws
     return SampledWorkspace(
         h=aligned_zeros(batch if plan.has_h else 0, plan.dim),
-        h_gradient=aligned_zeros(batch if plan.has_hidden else 0, plan.dim), example=np.zeros(lines, np.int64),
-        rows=np.zeros((lines, width), np.int32), n_candidates=np.zeros(lines, np.int64),
-        batch=new_batch(lines, width, plan.uniforms_width), seen=np.full(FILTER_SIZE, -1, np.int64),
-        sampling=new_sample_workspace(plan.n_draws, max_labels), gradient=np.zeros((1, padded(plan.dim)), np.float32),
+        h_gradient=aligned_zeros(batch if plan.has_hidden else 0, plan.dim), example=np.zeros(lines, int64),
+        rows=np.zeros((lines, width), np.int32), n_candidates=np.zeros(lines, int64),
+        batch=new_batch(lines, width, plan.uniforms_width), seen=np.full(FILTER_SIZE, -1, int64),
+        sampling=new_sample_workspace(plan.n_draws, max_labels), gradient=np.zeros((1, padded(plan.dim)), float32),
         groups=new_groups(plan.n_rows, lines * width), features=new_feature_workspace(examples, plan),
-        x=np.zeros(plan.n_features if plan.has_sparse_rows else 0, np.float32),
+        x=np.zeros(plan.n_features if plan.has_sparse_rows else 0, float32),
         slot_steps=new_slot_steps(0 if plan.has_h else plan.dim),
     )  # fmt: skip
 
@@ -116,7 +116,7 @@ def train_lines(coefficients, shared, workspace, chosen, n_lines, width, lr, has
     Scores are overwritten by coefficients, unless these are there already.
     """
     plan, optimizer = shared.plan, shared.optimizer
-    scale, rate = np.float32(plan.sum_over / chosen.size), step_size(optimizer, lr)
+    scale, rate = float32(plan.sum_over / chosen.size), step_size(optimizer, lr)
     workspace.h_gradient[: chosen.size] = 0
     loss = 0.0
     n_touched = 0
@@ -143,12 +143,12 @@ def _choose(sample, log_expected_count, shared, workspace, chunk, begin, end):
     p = width = 0
     for position in range(begin, end):
         i = chunk.order[position]
-        stream = bits(chunk.key, np.uint64(position))
+        stream = bits(chunk.key, uint64(position))
         first, last = labels_of(shared.examples, plan, i, stream)
         n = 1 if plan.positives == SINGLE else last - first  # of a line
         for at in range(first, last, max(n, 1)):
             new_line(shared, workspace, p, position - begin, i, stream, at - first)
-            own = bits(stream, np.uint64(at - first)) if plan.positives == SINGLE else stream
+            own = bits(stream, uint64(at - first)) if plan.positives == SINGLE else stream
             width = max(width, _choose_line(sample, log_expected_count, shared, workspace, p, at, n, own))
             p += 1
     return p, width
@@ -159,7 +159,7 @@ def labels_of(examples, plan, i, stream):
     """The range of the labels of example i in label_ids; a random one of them may stand for all."""
     first, last = examples.label_offsets[i], examples.label_offsets[i + 1]
     if plan.one_label and first < last:
-        first += min(np.int64(uniform(stream, np.uint64(2**62)) * (last - first)), last - first - 1)
+        first += min(int64(uniform(stream, uint64(2**62)) * (last - first)), last - first - 1)
         last = first + 1
     return first, last
 
@@ -170,7 +170,7 @@ def new_line(shared, workspace, p, e, i, stream, number):
     workspace.example[p] = e
     workspace.batch.key[p] = i
     for d in range(workspace.batch.uniforms.shape[1]):
-        workspace.batch.uniforms[p, d] = open_uniform(bits(stream, np.uint64(2**61 + number)), np.uint64(d))
+        workspace.batch.uniforms[p, d] = open_uniform(bits(stream, uint64(2**61 + number)), uint64(d))
     if shared.state.shape[1] > 0:
         workspace.batch.n_updates[p] = shared.n_updates[i]
         shared.n_updates[i] += 1
@@ -180,7 +180,7 @@ def new_line(shared, workspace, p, e, i, stream, number):
 def _choose_line(sample, log_expected_count, shared, workspace, p, first, n_positives, stream):
     """Write the candidates of line p, whose positives are label_ids[first:first + n_positives]; return their number."""
     if shared.plan.on_path:
-        n = _path(shared, workspace, p, np.int64(shared.examples.label_ids[first]))
+        n = _path(shared, workspace, p, int64(shared.examples.label_ids[first]))
     else:
         add_positives(shared, workspace, p, first, n_positives)
         n = _draw(sample, log_expected_count, shared, workspace, p, n_positives, stream)
@@ -220,12 +220,12 @@ def _draw(sample, log_expected_count, shared, workspace, p, n_positives, stream)
     n_excluded = 0 if plan.keeps_accidental_hits else n_positives
     for c in range(n_excluded):
         sampling.excluded[c] = rows[p, c]
-    n_drawn = sample(shared.draws, i, stream, np.uint64(0), plan.n_draws, n_excluded, sampling)
+    n_drawn = sample(shared.draws, i, stream, uint64(0), plan.n_draws, n_excluded, sampling)
     n = n_positives
     for c in range(n_positives):
         seen[rows[p, c] % FILTER_SIZE] = p
     for d in range(n_drawn):
-        row = np.int64(sampling.rows[d])
+        row = int64(sampling.rows[d])
         slot = row % FILTER_SIZE
         at = n
         if seen[slot] == p:
@@ -257,7 +257,7 @@ def fill_up(shared, workspace, n_lines, width, decay_clock):
             batch.z[p, c], batch.log_expected_count[p, c] = 0, 0
             workspace.rows[p, c] = 0
         for c in range(workspace.n_candidates[p]):
-            row = np.int64(workspace.rows[p, c])
+            row = int64(workspace.rows[p, c])
             decay_row(shared.outputs, row, shared.plan.dim - shared.plan.has_bias, shared.optimizer, decay_clock)
 
 
@@ -275,8 +275,8 @@ def score_candidates(shared, workspace, chosen, first_line, last_line):
             for c in range(n):
                 if c + AHEAD < n:
                     for d in range(0, table.shape[1], SIMD_WIDTH):
-                        prefetch(table, np.int64(workspace.rows[p, c + AHEAD]), d)
-                batch.z[p, c] = dot(workspace.h, e, table, np.int64(workspace.rows[p, c]))
+                        prefetch(table, int64(workspace.rows[p, c + AHEAD]), d)
+                batch.z[p, c] = dot(workspace.h, e, table, int64(workspace.rows[p, c]))
             if plan.uses_score_gain:
                 batch.score_gain[p, :n] = dot(workspace.h, e, workspace.h, e)
         else:
@@ -290,7 +290,7 @@ def _score_by_features(shared, workspace, p, i):
     first, last = examples.offsets[i], examples.offsets[i + 1]
     scatter(shared, first, last, workspace.x, True)
     for c in range(workspace.n_candidates[p]):
-        row = np.int64(workspace.rows[p, c])
+        row = int64(workspace.rows[p, c])
         batch.z[p, c] = score_of_row(shared, first, last, workspace.x, row)
         if plan.uses_score_gain:
             if plan.has_sparse_rows or c == 0:
@@ -321,7 +321,7 @@ def gradient_of_h(shared, workspace, first_line, last_line, scale):
         e = workspace.example[p]
         for c in range(workspace.n_candidates[p]):
             if workspace.batch.z[p, c] != 0:
-                row = np.int64(workspace.rows[p, c])
+                row = int64(workspace.rows[p, c])
                 x = splat(scale * workspace.batch.z[p, c])
                 for d in range(0, workspace.h.shape[1], SIMD_WIDTH):
                     g = multiply_add(x, load(shared.outputs.rows, row, d), load(workspace.h_gradient, e, d))
@@ -335,9 +335,9 @@ def descend_outputs(shared, workspace, chosen, first_line, last_line, scale, rat
     for p in range(first_line, last_line):
         for c in range(workspace.n_candidates[p]):
             if z[p, c] != 0:
-                n_touched = put(groups, np.int64(workspace.rows[p, c]), p * z.shape[1] + c, n_touched)
+                n_touched = put(groups, int64(workspace.rows[p, c]), p * z.shape[1] + c, n_touched)
     for t in range(n_touched):
-        row = np.int64(groups.touched[t])
+        row = int64(groups.touched[t])
         if plan.has_h:
             _step_along_h(shared, workspace, row, scale, rate)
         else:

@@ -9,7 +9,7 @@ with a last number 1, along which biases are learned. Sparse features without a 
 from typing import NamedTuple
 
 import numpy as np
-from numpy import ndarray
+from numpy import float32, int32, int64, ndarray
 
 from embedx.engine.examples import Csr, Examples
 from embedx.kernels import SIMD_WIDTH, aligned_zeros, by_address, kernel_part, load, multiply_add, splat, store, zeros
@@ -74,7 +74,7 @@ class Chunk(NamedTuple):
     epoch: int
     start: int  # the examples order[start:stop]
     stop: int
-    lr: np.float32
+    lr: float32
     decay_clock: float
     key: np.uint64  # of the random numbers
 
@@ -88,7 +88,7 @@ class Groups(NamedTuple):
 
 
 def new_groups(n_rows: int, n_entries: int) -> Groups:
-    return Groups(np.full(n_rows, -1, np.int64), np.zeros(n_entries, np.int64), np.zeros(n_entries, np.int32))
+    return Groups(np.full(n_rows, -1, int64), np.zeros(n_entries, int64), np.zeros(n_entries, int32))
 
 
 @kernel_part
@@ -116,8 +116,8 @@ def new_feature_workspace(examples: Examples, plan: Plan) -> FeatureWorkspace:
     """Buffers for minibatches of any examples; empty without a hidden layer."""
     n_values = int(np.sort(np.diff(examples.offsets))[::-1][: plan.batch_size].sum() if plan.has_hidden else 0)
     return FeatureWorkspace(
-        new_groups(plan.n_features if plan.has_hidden else 0, n_values), np.zeros(n_values, np.float32),
-        np.zeros(n_values, np.int32), aligned_zeros(1, plan.dim),
+        new_groups(plan.n_features if plan.has_hidden else 0, n_values), np.zeros(n_values, float32),
+        np.zeros(n_values, int32), aligned_zeros(1, plan.dim),
     )  # fmt: skip
 
 
@@ -143,7 +143,7 @@ def _sum_rows(shared, i, h, e, decay_clock):
     for d in range(0, h.shape[1], SIMD_WIDTH):
         store(h, e, d, zeros())
     for f in range(examples.offsets[i], examples.offsets[i + 1]):
-        row = np.int64(examples.columns[f])
+        row = int64(examples.columns[f])
         decay_row(table, row, shared.plan.dim - shared.plan.has_bias, shared.optimizer, decay_clock)
         value = splat(examples.values[f])
         for d in range(0, h.shape[1], SIMD_WIDTH):
@@ -162,16 +162,16 @@ def backward(shared, workspace, chosen, h_gradient, rate):
         if plan.has_bias:  # along which no h moves
             h_gradient[e, plan.dim - 1] = 0
         for f in range(examples.offsets[chosen[e]], examples.offsets[chosen[e] + 1]):
-            n_touched = put(groups, np.int64(examples.columns[f]), n_values, n_touched)
+            n_touched = put(groups, int64(examples.columns[f]), n_values, n_touched)
             workspace.value[n_values], workspace.example[n_values] = examples.values[f], e
             n_values += 1
     for t in range(n_touched):
-        row = np.int64(groups.touched[t])
+        row = int64(groups.touched[t])
         for d in range(0, g.shape[1], SIMD_WIDTH):
             store(g, 0, d, zeros())
         entry = groups.first[row]
         while entry >= 0:
-            x, own = splat(workspace.value[entry]), np.int64(workspace.example[entry])
+            x, own = splat(workspace.value[entry]), int64(workspace.example[entry])
             for d in range(0, g.shape[1], SIMD_WIDTH):
                 store(g, 0, d, multiply_add(x, load(h_gradient, own, d), load(g, 0, d)))
             entry = groups.following[entry]

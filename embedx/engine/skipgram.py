@@ -8,7 +8,7 @@ while the block before is still being computed.
 from typing import NamedTuple
 
 import numpy as np
-from numpy import ndarray
+from numpy import float32, int64, ndarray, uint64
 
 from embedx.engine.blocks import (
     ALL,
@@ -69,10 +69,10 @@ from embedx.optimizers.descend import descend_row, descend_row_within, is_frozen
 from embedx.samplers.contract import SamplerData, SampleWorkspace, new_sample_workspace
 from embedx.text.subsampling import KeptWords, TokenStream, keep_words, new_words
 
-UNIFORMS = np.uint64(2**63)  # the counter that the key of `uniforms` is made from; no other draw reaches it
+UNIFORMS = uint64(2**63)  # the counter that the key of `uniforms` is made from; no other draw reaches it
 
 # Nats by which the step of one row may move the scores of a block at the start of a run; it falls as the rate does.
-LONGEST_STEP = np.float32(10)
+LONGEST_STEP = float32(10)
 # Length to which the gradient of a row is clipped (Pascanu, Mikolov & Bengio 2013) where its rate does not adapt: by plain
 # descent and at the limit of bounded-adagrad. A block gives a row the sum of its pairs' gradients, and an input that stands
 # in it n times takes n such steps from the same scores: in a list ("genus a genus b ...") the rows of the repeated word and
@@ -81,7 +81,7 @@ LONGEST_STEP = np.float32(10)
 # -8.681, -304, clipped (32) -8.591.
 MAX_GRADIENT = 16.0
 OF_ROWS, OF_INPUTS = 0, 1  # places in `SkipGramWorkspace.max_rate`
-LEAST = np.float32(1e-30)  # stands for 0 in a denominator
+LEAST = float32(1e-30)  # stands for 0 in a denominator
 
 
 @by_address
@@ -116,9 +116,9 @@ class Chunk(NamedTuple):
 
     start: int
     stop: int
-    lr: np.float32  # multiplies every update
-    key: np.uint64  # decides which words are kept and how wide their windows are, by position in the corpus alone
-    noise_key: np.uint64  # decides what is drawn
+    lr: float32  # multiplies every update
+    key: uint64  # decides which words are kept and how wide their windows are, by position in the corpus alone
+    noise_key: uint64  # decides what is drawn
 
 
 @by_address
@@ -163,22 +163,22 @@ def new_workspace(
     is_skipgram = plan.encoder == SKIPGRAM
 
     def vector(n: int) -> ndarray:
-        return np.zeros(n, np.float32)
+        return np.zeros(n, float32)
 
     x, x_gradient, x_step = aligned_zeros(n_inputs, columns), aligned_zeros(n_inputs, columns), vector(n_inputs)
     return SkipGramWorkspace(
-        words=new_words(plan.window, n_tokens), cursor=np.zeros(5, np.int64), block=new_block(plan, longest_path),
+        words=new_words(plan.window, n_tokens), cursor=np.zeros(5, int64), block=new_block(plan, longest_path),
         next_block=new_block(plan, longest_path), sampling=new_sample_workspace(plan.n_draws, 0),
-        seen=np.full(FILTER_SIZE, -1, np.int64), x=x, x_gradient=x_gradient,
+        seen=np.full(FILTER_SIZE, -1, int64), x=x, x_gradient=x_gradient,
         h=x if is_skipgram else aligned_zeros(n_examples, columns),
         h_gradient=x_gradient if is_skipgram else aligned_zeros(n_examples, columns), w=aligned_zeros(n_candidates, columns),
         w_gradient=aligned_zeros(n_candidates, columns), batch=new_batch(n_examples, n_candidates, uniforms_width),
         pairs=new_batch(n_pairs, padded(n_noise + SIMD_WIDTH, SCORE_PADDING), uniforms_width),
-        centre=np.zeros(n_pairs + 1, np.int64), log_expected=vector(n_candidates),
-        noise_column=np.zeros(n_candidates, np.int64), rng_state=np.zeros(2, np.uint64),
+        centre=np.zeros(n_pairs + 1, int64), log_expected=vector(n_candidates),
+        noise_column=np.zeros(n_candidates, int64), rng_state=np.zeros(2, uint64),
         row_step=vector(n_candidates), row_square=vector(n_candidates), x_step=x_step,
         h_step=x_step if is_skipgram else vector(n_examples), h_square=vector(n_examples), max_rate=vector(2),
-        longest_step=np.full(1, LONGEST_STEP, np.float32), tokens=np.zeros(n_made, np.int32),
+        longest_step=np.full(1, LONGEST_STEP, float32), tokens=np.zeros(n_made, np.int32),
     )  # fmt: skip
 
 
@@ -225,7 +225,7 @@ def start_chunk(run, workspace, chunk):
     )
     cursor[CONTEXT] = cursor[N_DRAWN] = 0
     workspace.seen[:] = -1
-    workspace.rng_state[0], workspace.rng_state[1] = bits(chunk.noise_key, UNIFORMS), np.uint64(0)
+    workspace.rng_state[0], workspace.rng_state[1] = bits(chunk.noise_key, UNIFORMS), uint64(0)
     return n_seen
 
 
@@ -233,10 +233,10 @@ def start_chunk(run, workspace, chunk):
 def prefetch_block(tables, block):
     """Prefetch the rows of a planned block."""
     for j in range(block.sizes[N_INPUTS]):
-        prefetch_word(tables.inputs.rows, tables.parts, np.int64(block.inputs[j]))
+        prefetch_word(tables.inputs.rows, tables.parts, int64(block.inputs[j]))
     for k in range(block.sizes[N_CENTRES] + block.sizes[N_NOISE]):
         for d in range(0, tables.outputs.rows.shape[1], SIMD_WIDTH):
-            prefetch(tables.outputs.rows, np.int64(block.candidates[k]), d)
+            prefetch(tables.outputs.rows, int64(block.candidates[k]), d)
 
 
 @kernel_part
@@ -265,7 +265,7 @@ def gather(table, rows, n, n_padded, out):
     """Copy table[rows[:n]] to out[:n] and write zeros up to n_padded."""
     for r in range(n):
         for d in range(0, table.shape[1], SIMD_WIDTH):
-            store(out, r, d, load(table, np.int64(rows[r]), d))
+            store(out, r, d, load(table, int64(rows[r]), d))
     for r in range(n, n_padded):
         clear(out, r, table.shape[1])
 
@@ -275,7 +275,7 @@ def fetch_examples(run, workspace, block):
     """Overwrite workspace.x and workspace.h by the vectors of the inputs and the examples of a block, in whole tiles."""
     plan, tables, n = run.plan, run.tables, block.sizes[N_INPUTS]
     for j in range(n):
-        fetch_word(tables.inputs.rows, tables.parts, np.int64(block.inputs[j]), workspace.x, j, plan.bias)
+        fetch_word(tables.inputs.rows, tables.parts, int64(block.inputs[j]), workspace.x, j, plan.bias)
     for j in range(n, round_up_to_tile(n)):
         clear(workspace.x, j, workspace.x.shape[1])
     fetch(plan.encoder, block, n, block.sizes[N_EXAMPLES], workspace.x, workspace.h, plan.bias)
@@ -290,7 +290,7 @@ def update_inputs(run, workspace, block, lr):
         if block.n_uses[j] > 0:
             if plan.bias >= 0:
                 workspace.x_gradient[j, plan.bias] = 0
-            word = np.int64(block.inputs[j])
+            word = int64(block.inputs[j])
             for p in range(n_parts(tables.parts, word)):
                 row = part(tables.parts, word, p)
                 _update_row(run, workspace, tables.inputs, row, workspace.x_gradient, j, OF_INPUTS, lr)
@@ -301,7 +301,7 @@ def update_candidates(run, workspace, block, lr):
     """Update the rows of the candidates, in order; a row that stands twice is updated twice."""
     table = run.tables.outputs
     for k in range(block.sizes[N_CENTRES] + block.sizes[N_NOISE]):
-        _update_row(run, workspace, table, np.int64(block.candidates[k]), workspace.w_gradient, k, OF_ROWS, lr)
+        _update_row(run, workspace, table, int64(block.candidates[k]), workspace.w_gradient, k, OF_ROWS, lr)
 
 
 @kernel_part
@@ -374,7 +374,7 @@ def _coefficients_by_example(coefficients, run, workspace, block, lr):
 def _noise_of(plan, block):
     """The first candidate of a block that is noise, and how many are: all rows, or those that follow the centres."""
     if plan.candidates == ALL:
-        return np.int64(0), np.int64(plan.n_rows)
+        return int64(0), int64(plan.n_rows)
     return block.sizes[N_CENTRES], block.sizes[N_NOISE]
 
 
@@ -447,11 +447,11 @@ def _coefficients_by_pair(coefficients, run, workspace, block, e, lr):
 @kernel_part
 def _describe_example(run, workspace, block, e, batch, p, n):
     """Set key, n_updates and uniforms of row p of the batch, of example e; add n to the count of updates."""
-    tables, key = run.tables, np.int64(block.key[e])
+    tables, key = run.tables, int64(block.key[e])
     batch.key[p] = key
     for d in range(batch.uniforms.shape[1]):
         batch.uniforms[p, d] = open_uniform(workspace.rng_state[0], workspace.rng_state[1])
-        workspace.rng_state[1] += np.uint64(1)
+        workspace.rng_state[1] += uint64(1)
     if tables.state.shape[1] > 0:
         batch.n_updates[p] = tables.n_updates[key]
         tables.n_updates[key] += n
@@ -495,15 +495,15 @@ def measure_block(run, workspace, block, n, lr):
         h_square[e] = _squared_norm(workspace.h, e)
         of_examples += min(block.n_pairs[e], 1) * h_square[e]
     for j in range(n_x):
-        max_pairs = max(max_pairs, np.float32(block.n_uses[j]))
-    of_rows = min(of_rows, np.float32(4) * max_pairs * longest)
+        max_pairs = max(max_pairs, float32(block.n_uses[j]))
+    of_rows = min(of_rows, float32(4) * max_pairs * longest)
     max_rate[OF_ROWS] = workspace.longest_step[0] / max(of_examples, LEAST)
     max_rate[OF_INPUTS] = workspace.longest_step[0] / max(of_rows, LEAST)
     for k in range(n):
-        divisor = row_divisor(tables.outputs, np.int64(block.candidates[k]), plan.optimizer)
+        divisor = row_divisor(tables.outputs, int64(block.candidates[k]), plan.optimizer)
         workspace.row_step[k] = min(lr / divisor, max_rate[OF_ROWS]) * per_lr
     for j in range(n_x):
-        workspace.x_step[j] = _input_rate(run, np.int64(block.inputs[j]), max_rate[OF_INPUTS], lr) * per_lr
+        workspace.x_step[j] = _input_rate(run, int64(block.inputs[j]), max_rate[OF_INPUTS], lr) * per_lr
     fetch_rates(plan.encoder, block, n_x, n_h, workspace.x_step, workspace.h_step)
 
 
@@ -516,7 +516,7 @@ def _input_rate(run, word, max_rate, lr):
         return rate
     for p in range(1, n):
         rate += min(lr / row_divisor(tables.inputs, part(tables.parts, word, p), run.plan.optimizer), max_rate)
-    return rate / np.float32(n)
+    return rate / float32(n)
 
 
 @kernel_part

@@ -15,7 +15,7 @@ Ermon 2016, "Learning and inference via maximum inner product search". The draws
 from typing import NamedTuple
 
 import numpy as np
-from numpy import ndarray
+from numpy import int32, int64, ndarray
 
 from embedx.engine.blocks import N_CENTRES, N_DRAWN, N_INPUTS, N_NOISE, clear, round_up_to_padding
 from embedx.engine.subwords import fetch_word
@@ -60,15 +60,15 @@ class RetrievalWorkspace(NamedTuple):
 
 def new_found_rows(n_words: int, found: int) -> FoundRows:
     """Nothing found yet."""
-    return FoundRows(np.zeros((n_words, found), np.int32), np.zeros(n_words, np.int32), np.full(n_words, NEVER, np.int32))
+    return FoundRows(np.zeros((n_words, found), int32), np.zeros(n_words, int32), np.full(n_words, NEVER, int32))
 
 
 def new_retrieval_workspace(n_rows: int, found: int, search: SearchSpec, dim: int) -> RetrievalWorkspace:
     """Memory for a worker; word vectors have `dim` numbers."""
     n_candidates = min(search.blocks * search.max_candidates, n_rows)
     return RetrievalWorkspace(
-        new_query_workspace(n_rows, search), np.zeros((1, n_candidates), np.int32),
-        np.zeros((1, found), np.float32), np.zeros((n_rows, 2), np.int64), np.zeros(1, np.int64),
+        new_query_workspace(n_rows, search), np.zeros((1, n_candidates), int32),
+        np.zeros((1, found), np.float32), np.zeros((n_rows, 2), int64), np.zeros(1, int64),
         aligned_zeros(1, dim),
     )  # fmt: skip
 
@@ -99,16 +99,16 @@ def _add_found(tables, retrieval, finding, block):
     finding.clock[0] += 1
     found, n = retrieval.found, 0
     for k in range(block.sizes[N_CENTRES]):
-        n = _join(np.int64(block.candidates[k]), n, finding, block)
+        n = _join(int64(block.candidates[k]), n, finding, block)
     for j in range(block.sizes[N_INPUTS]):
         if block.n_uses[j] > 0:
-            word = np.int64(block.inputs[j])
+            word = int64(block.inputs[j])
             if found.uses[word] == NEVER or found.uses[word] >= retrieval.refresh:
                 fetch_word(tables.inputs.rows, tables.parts, word, finding.vector, 0, -1)
                 _find_best(retrieval, finding, tables.outputs.rows, word)
             found.uses[word] += 1
             for k in range(found.n[word]):
-                n = _join(np.int64(found.rows[word, k]), n, finding, block)
+                n = _join(int64(found.rows[word, k]), n, finding, block)
     block.sizes[N_CENTRES] = n
 
 
@@ -118,7 +118,7 @@ def _add_tail(rows, n_drawn, finding, block):
     n = n_certain = block.sizes[N_CENTRES]
     clear(block.drawn, 0, round_up_to_padding(n_certain + n_drawn))
     for d in range(n_drawn):
-        row = np.int64(rows[d])
+        row = int64(rows[d])
         n = _join(row, n, finding, block)
         if finding.joined[row, 1] >= n_certain:
             block.drawn[0, finding.joined[row, 1]] += ONE
@@ -132,14 +132,14 @@ def _find_best(retrieval, finding, outputs, word):
     """
     found, candidates = retrieval.found, finding.candidates
     n_candidates = find_candidates(
-        retrieval.row_index, retrieval.search, finding.vector, np.int64(0), candidates, 0, 0, candidates.shape[1], finding.query
+        retrieval.row_index, retrieval.search, finding.vector, int64(0), candidates, 0, 0, candidates.shape[1], finding.query
     )
     n = 0
     for k in range(n_candidates):
         if k + AHEAD < n_candidates:
             for d in range(0, outputs.shape[1], SIMD_WIDTH):
-                prefetch(outputs, np.int64(candidates[0, k + AHEAD]), d)
-        score = dot(finding.vector, np.int64(0), outputs, np.int64(candidates[0, k]))
+                prefetch(outputs, int64(candidates[0, k + AHEAD]), d)
+        score = dot(finding.vector, int64(0), outputs, int64(candidates[0, k]))
         n = insert(score, candidates[0, k], finding.scores, found.rows[word : word + 1], 0, n)
     found.n[word] = n
     found.uses[word] = 0

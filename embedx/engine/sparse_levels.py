@@ -10,11 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy import ndarray
+from numpy import float32, int32, int64, ndarray
 
 from embedx.kernels import insert, kernel
 
-LOWEST = np.float32(-3e38)  # in place of -inf: the score of a place that no node takes
+LOWEST = float32(-3e38)  # in place of -inf: the score of a place that no node takes
 
 
 class Level(NamedTuple):
@@ -44,17 +44,17 @@ def level_of(
 ) -> Level:  # fmt: skip
     """A level from the weights of its tiles, in order: (group, first node, feature, node within the tile, weight) of each."""
     n_groups = len(first_node) - 1
-    empty = np.zeros(0, np.int32)
+    empty = np.zeros(0, int32)
     feature = np.concatenate([each[2] for each in tiles] or [empty])
-    weight = np.concatenate([each[4] for each in tiles] or [np.zeros(0, np.float32)])
-    child = np.concatenate([lane + np.int32(first - first_node[group]) for group, first, _, lane, _ in tiles] or [empty])
+    weight = np.concatenate([each[4] for each in tiles] or [np.zeros(0, float32)])
+    child = np.concatenate([lane + int32(first - first_node[group]) for group, first, _, lane, _ in tiles] or [empty])
     sizes = [len(each[2]) for each in tiles]
-    row = np.repeat(np.array([each[0] for each in tiles], np.int64) * n_features, sizes) + feature
+    row = np.repeat(np.array([each[0] for each in tiles], int64) * n_features, sizes) + feature
     order = np.argsort(row, kind="stable")
     first_weight = np.flatnonzero(np.diff(row[order], prepend=-1))
     rows = row[order[first_weight]]
     return Level(
-        first_node, np.searchsorted(rows, np.arange(n_groups + 1) * n_features), (rows % max(n_features, 1)).astype(np.int32),
+        first_node, np.searchsorted(rows, np.arange(n_groups + 1) * n_features), (rows % max(n_features, 1)).astype(int32),
         np.append(first_weight, len(weight)), child[order], weight[order], bias,
     )  # fmt: skip
 
@@ -69,12 +69,12 @@ def score_visits(offsets, columns, values, level, example, group, slot, begin, e
     """
     v = begin
     while v < end:
-        c = np.int64(group[v])
+        c = int64(group[v])
         for row in range(level.first_row[c], level.first_row[c + 1]):
             local[level.features[row]] = row
         first, width = level.first_node[c], level.first_node[c + 1] - level.first_node[c]
         while v < end and group[v] == c:
-            i, s = np.int64(example[v]), np.int64(slot[v])
+            i, s = int64(example[v]), int64(slot[v])
             for k in range(width):
                 out[s, k] = level.bias[first + k]
             for k in range(width, out.shape[1]):
@@ -93,11 +93,11 @@ def score_visits(offsets, columns, values, level, example, group, slot, begin, e
 def scores_of(features: Any, level: Level) -> ndarray:
     """The scores of all nodes of a level of one group, float32 (n, n_nodes), for features csr_matrix (n, n_features)."""
     n = features.shape[0]
-    scores = np.empty((n, level.widest), np.float32)
-    every, nowhere = np.arange(n, dtype=np.int32), np.full(features.shape[1], -1, np.int64)
+    scores = np.empty((n, level.widest), float32)
+    every, nowhere = np.arange(n, dtype=int32), np.full(features.shape[1], -1, int64)
     score_visits(
-        features.indptr.astype(np.int64), features.indices, features.data, level, every, np.zeros(n, np.int32),
-        every.astype(np.int64), 0, n, nowhere, scores,
+        features.indptr.astype(int64), features.indices, features.data, level, every, np.zeros(n, int32),
+        every.astype(int64), 0, n, nowhere, scores,
     )  # fmt: skip
     return scores
 
@@ -129,24 +129,24 @@ def best_nodes(features: Any, level: Level, above: Found | None, k: int, log_pro
     """
     n = features.shape[0]
     if above is None:
-        above = Found(np.zeros((n, 1), np.int32), np.zeros((n, 1), np.float32))
+        above = Found(np.zeros((n, 1), int32), np.zeros((n, 1), float32))
     width = above.node.shape[1]
     is_there = np.isfinite(above.log_p.ravel())
     slots = np.flatnonzero(is_there)
     group = above.node.ravel()[slots]
     by_group = np.argsort(group, kind="stable")
-    slot, group = slots[by_group].astype(np.int64), group[by_group]
-    example = (slot // width).astype(np.int32)
-    scores = np.empty((n * width, level.widest), np.float32)
+    slot, group = slots[by_group].astype(int64), group[by_group]
+    example = (slot // width).astype(int32)
+    scores = np.empty((n * width, level.widest), float32)
     scores[~is_there] = LOWEST
-    offsets, columns = features.indptr.astype(np.int64), features.indices
-    edges = np.linspace(0, len(slot), threads + 1).astype(np.int64)
-    rows = np.linspace(0, n * width, threads + 1).astype(np.int64)
+    offsets, columns = features.indptr.astype(int64), features.indices
+    edges = np.linspace(0, len(slot), threads + 1).astype(int64)
+    rows = np.linspace(0, n * width, threads + 1).astype(int64)
     kept = min(k, level.widest)
-    place, best = np.zeros((n * width, kept), np.int32), np.zeros((n * width, kept), np.float32)
+    place, best = np.zeros((n * width, kept), int32), np.zeros((n * width, kept), float32)
 
     def score(t: int) -> None:
-        local = np.full(features.shape[1], -1, np.int64)
+        local = np.full(features.shape[1], -1, int64)
         score_visits(
             offsets, columns, features.data, level, example, group, slot, edges[t], edges[t + 1], local, scores
         )  # fmt: skip
@@ -159,10 +159,10 @@ def best_nodes(features: Any, level: Level, above: Found | None, k: int, log_pro
         list(pool.map(choose, range(threads)))
     with np.errstate(all="ignore"):
         log_p = np.where(best > LOWEST, log_probability(best), -np.inf).reshape(n, width, kept) + above.log_p[:, :, None]
-    node = place.reshape(n, width, kept) + level.first_node[above.node][:, :, None].astype(np.int32)
+    node = place.reshape(n, width, kept) + level.first_node[above.node][:, :, None].astype(int32)
     log_p, node = log_p.reshape(n, -1), node.reshape(n, -1)
     k = min(k, node.shape[1])
     chosen = np.argpartition(-log_p, k - 1, axis=1)[:, :k] if k < node.shape[1] else np.tile(np.arange(k), (n, 1))
     log_p, node = np.take_along_axis(log_p, chosen, 1), np.take_along_axis(node, chosen, 1)
     order = np.lexsort((node, -log_p), axis=1)
-    return Found(np.take_along_axis(node, order, 1), np.take_along_axis(log_p, order, 1).astype(np.float32))
+    return Found(np.take_along_axis(node, order, 1), np.take_along_axis(log_p, order, 1).astype(float32))

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
+from numpy import float32, int32, int64
 from scipy.sparse import csr_matrix
 
 from embedx.engine.examples import Csr, Examples
@@ -29,21 +30,21 @@ SOUGHT = 8  # times as many weights as the example has features, from which on t
 
 def slots_by_row(examples: Examples, examples_of_row: Csr, n_features: int, has_bias: bool) -> Csr:
     """The feature of each slot, row by row; n_features for the bias."""
-    every, bias = np.arange(n_features, dtype=np.int32), np.full(int(has_bias), n_features, np.int32)
-    parts, sizes = [np.zeros(0, np.int32)], [0]
+    every, bias = np.arange(n_features, dtype=int32), np.full(int(has_bias), n_features, int32)
+    parts, sizes = [np.zeros(0, int32)], [0]
     for mask in _masks(examples, examples_of_row, n_features):
         for own in np.split(mask.indices, mask.indptr[1:-1]):
             features = every if MOSTLY * len(own) >= n_features else own
             parts += [features, bias]
             sizes.append(len(features) + has_bias)
-    return Csr(np.cumsum(sizes, dtype=np.int64), np.concatenate(parts).astype(np.int32, copy=False))
+    return Csr(np.cumsum(sizes, dtype=int64), np.concatenate(parts).astype(int32, copy=False))
 
 
 def _masks(examples: Examples, examples_of_row: Csr, n_features: int) -> Iterator[csr_matrix]:
     """The sparsity mask, csr_matrix (n_rows, n_features) with sorted indices, some rows at a time."""
     n = len(examples.offsets) - 1
     features, has_example = (
-        csr_matrix((np.ones(len(indices), np.float32), indices, indptr), shape=(len(indptr) - 1, width))
+        csr_matrix((np.ones(len(indices), float32), indices, indptr), shape=(len(indptr) - 1, width))
         for indices, indptr, width in (
             (examples.columns, examples.offsets, n_features),
             (examples_of_row.indices, examples_of_row.indptr, n),
@@ -59,7 +60,7 @@ def new_sparse_table(slots: Csr, n_rows: int, optimizer: UpdateRule) -> Table:
     """A table whose only row are the numbers of the slots, zeros, with room for what the optimiser keeps."""
     n_slots = len(slots.indices)
     shape = {STATELESS: (0, 1), PER_COORDINATE: (1, n_slots), PER_ROW: (n_rows, 1)}[optimizer.keeps]
-    return Table(np.zeros((1, n_slots), np.float32), np.zeros(shape, np.float32), np.zeros(0), optimizer.keeps)
+    return Table(np.zeros((1, n_slots), float32), np.zeros(shape, float32), np.zeros(0), optimizer.keeps)
 
 
 def flat(table: Table) -> Table:
@@ -83,7 +84,7 @@ def scatter(shared, first, last, x, is_on):
 def _slots_of(shared, row):
     """The first slot of a row, and how many features it has. The next is that of the bias."""
     if not shared.plan.has_sparse_rows:
-        return row * shared.outputs.rows.shape[1], np.int64(shared.plan.n_features)
+        return row * shared.outputs.rows.shape[1], int64(shared.plan.n_features)
     begin = shared.slots.indptr[row]
     return begin, shared.slots.indptr[row + 1] - shared.plan.has_bias - begin
 
@@ -100,7 +101,7 @@ def _slot_of(shared, begin, n, feature):
             begin = middle + 1
         else:
             end = middle
-    return begin if begin < last and features[begin] == feature else np.int64(-1)
+    return begin if begin < last and features[begin] == feature else int64(-1)
 
 
 @kernel_part
@@ -132,7 +133,7 @@ def score_of_row(shared, first, last, x, row):
 @kernel_part
 def gain_of_row(shared, first, last, x, row):
     """How far the score of `score_of_row` moves as the row moves along the example: the squares of the features it has."""
-    square = np.float32(shared.plan.has_bias)
+    square = float32(shared.plan.has_bias)
     begin, n = _slots_of(shared, row)
     if n == shared.plan.n_features:
         for f in range(first, last):
@@ -151,7 +152,7 @@ class SlotSteps(NamedTuple):
 
 
 def new_slot_steps(n: int) -> SlotSteps:
-    return SlotSteps(np.zeros(n, np.int64), np.zeros((1, n), np.float32))
+    return SlotSteps(np.zeros(n, int64), np.zeros((1, n), float32))
 
 
 @kernel_part
@@ -184,12 +185,12 @@ def _collect(shared, workspace, chosen, row):
     is_sought = _is_sought(shared, n_slots, n_values)
     if not is_sought:
         for at in range(begin, begin + n_slots):
-            n = _collect_one(steps, at, g, np.int64(shared.slots.indices[at]), n)
+            n = _collect_one(steps, at, g, int64(shared.slots.indices[at]), n)
     entry = groups.first[row]
     while entry >= 0:
         i = chosen[workspace.example[entry // width]]
         for f in range(examples.offsets[i], examples.offsets[i + 1]):
-            feature = np.int64(examples.columns[f])
+            feature = int64(examples.columns[f])
             if is_sought and g[0, feature] != 0:
                 n = _collect_one(steps, _slot_of(shared, begin, n_slots, feature), g, feature, n)
             g[0, feature] = 0

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy import ndarray
+from numpy import int32, int64, ndarray
 
 from embedx.kernels import (
     ONE,
@@ -41,7 +41,7 @@ class Parts(NamedTuple):
     rows: ndarray  # int32 (offsets[-1],): of the inputs; the word's own is the first
 
 
-NO_PARTS = Parts(np.zeros(0, np.int64), np.zeros(0, np.int32))
+NO_PARTS = Parts(np.zeros(0, int64), np.zeros(0, int32))
 
 
 def listing_bytes(words: Sequence[bytes], ngrams: NGrams) -> int:
@@ -59,11 +59,11 @@ def listed(words: Sequence[bytes], ngrams: NGrams) -> tuple[Parts, ndarray]:
     is_met = np.zeros(ngrams.n_buckets, bool)
     rows[own] = -1
     is_met[rows[rows >= 0]] = True
-    buckets = np.flatnonzero(is_met).astype(np.int32)
-    place = np.zeros(ngrams.n_buckets, np.int32)
-    place[buckets] = len(words) + np.arange(len(buckets), dtype=np.int32)
+    buckets = np.flatnonzero(is_met).astype(int32)
+    place = np.zeros(ngrams.n_buckets, int32)
+    place[buckets] = len(words) + np.arange(len(buckets), dtype=int32)
     rows[:] = place[rows]
-    rows[own] = np.arange(len(words), dtype=np.int32)
+    rows[own] = np.arange(len(words), dtype=int32)
     return Parts(offsets, rows), buckets
 
 
@@ -78,7 +78,7 @@ def word_vectors(rows: ndarray, parts: Parts) -> ndarray:
 def means(rows, parts, out):
     """Overwrite out[w] by the vector of word w, for all words."""
     for w in range(out.shape[0]):
-        fetch_word(rows, parts, np.int64(w), out, w, -1)
+        fetch_word(rows, parts, int64(w), out, w, -1)
 
 
 # ---- in kernels
@@ -87,13 +87,13 @@ def means(rows, parts, out):
 @kernel_part
 def n_parts(parts, word):
     """How many rows the vector of a word is the mean of."""
-    return parts.offsets[word + 1] - parts.offsets[word] if parts.offsets.size > 0 else np.int64(1)
+    return parts.offsets[word + 1] - parts.offsets[word] if parts.offsets.size > 0 else int64(1)
 
 
 @kernel_part
 def part(parts, word, p):
     """Row p of a word; its own is the first."""
-    return np.int64(parts.rows[parts.offsets[word] + p]) if parts.offsets.size > 0 else np.int64(word)
+    return int64(parts.rows[parts.offsets[word] + p]) if parts.offsets.size > 0 else int64(word)
 
 
 @kernel_part

@@ -16,7 +16,7 @@ The labels may be the nodes of a tree, in groups; a group is trained on the exam
 from typing import NamedTuple
 
 import numpy as np
-from numpy import ndarray
+from numpy import float32, int32, int64, ndarray, uint32, uint64
 
 from embedx.engine.examples import Csr
 from embedx.engine.select import draw_weight, set_negative, set_positive
@@ -46,7 +46,7 @@ from embedx.optimizers.descend import ColumnGradient, descend_columns, new_colum
 
 WIDTH = 2 * SIMD_WIDTH
 MAX_SKIPS = 15  # visits at which an example without coefficients is skipped
-TOLERANCE = np.float32(0.1)  # dual coordinate descent ends after an epoch in which no step moved its score by more
+TOLERANCE = float32(0.1)  # dual coordinate descent ends after an epoch in which no step moved its score by more
 
 
 @by_address
@@ -61,14 +61,14 @@ class TilePlan(NamedTuple):
     is_masked: bool  # weights are sparse, and examples are skipped
     optimizer: UpdateRule
     constants: ndarray  # of the objective
-    lr: np.float32  # with sparse weights that of the start: it falls linearly to zero, or stays
+    lr: float32  # with sparse weights that of the start: it falls linearly to zero, or stays
     # With sparse weights:
     epochs: int = 1
     falls: bool = False
-    threshold: np.float32 = ZERO  # weights of at most this size are dropped
-    key: np.uint64 = np.uint64(0)  # of the random numbers
-    first_state: np.float32 = ZERO  # of the optimiser, for every weight
-    c: np.float32 = ZERO  # by dual coordinate descent: what the loss is multiplied by
+    threshold: float32 = ZERO  # weights of at most this size are dropped
+    key: uint64 = uint64(0)  # of the random numbers
+    first_state: float32 = ZERO  # of the optimiser, for every weight
+    c: float32 = ZERO  # by dual coordinate descent: what the loss is multiplied by
 
 
 class TileExamples(NamedTuple):
@@ -117,19 +117,19 @@ def new_workspace(
     """Buffers for tiles of so many examples, which have n_values values together."""
     n_rows, skips = n_features + 1, np.zeros((2, n_examples), np.int8)
     examples = TileExamples(
-        np.zeros(n_examples + 1, np.int64), np.zeros(n_values + 1, np.int32),
-        np.zeros(n_values + 1, np.float32), np.zeros(n_examples, np.uint32),
-        np.zeros(n_examples, np.float32), skips[0], skips[1],
+        np.zeros(n_examples + 1, int64), np.zeros(n_values + 1, int32),
+        np.zeros(n_values + 1, float32), np.zeros(n_examples, uint32),
+        np.zeros(n_examples, float32), skips[0], skips[1],
     )  # fmt: skip
     steps = TileSteps(
         tile=new_table(n_rows, WIDTH, optimizer), gradient=new_column_gradient(n_rows, WIDTH),
-        support=np.zeros(n_rows if is_masked else 0, np.uint32), active=np.zeros(batch_size, np.int64),
-        batch=new_batch(batch_size, WIDTH), state=np.zeros((1, 0), np.float32),
+        support=np.zeros(n_rows if is_masked else 0, uint32), active=np.zeros(batch_size, int64),
+        batch=new_batch(batch_size, WIDTH), state=np.zeros((1, 0), float32),
     )  # fmt: skip
     return TileWorkspace(
-        examples, steps, np.zeros(n_examples, np.int32), np.full(n_features, -1, np.int32),
-        np.zeros(n_features, np.int32), np.zeros(n_examples, np.int32),
-        np.zeros(n_examples, np.float32), np.zeros((n_examples if is_dual else 0, WIDTH), np.float32),
+        examples, steps, np.zeros(n_examples, int32), np.full(n_features, -1, int32),
+        np.zeros(n_features, int32), np.zeros(n_examples, int32),
+        np.zeros(n_examples, float32), np.zeros((n_examples if is_dual else 0, WIDTH), float32),
     )  # fmt: skip
 
 
@@ -146,13 +146,13 @@ def _score_tile(examples, chosen, n, w, has_bias, t, z):
         if has_bias:
             a0, b0 = load(w, w.shape[0] - 1, t), load(w, w.shape[0] - 1, t + SIMD_WIDTH)
         while f + 1 < last:
-            row, x = np.int64(columns[f]), splat(values[f])
+            row, x = int64(columns[f]), splat(values[f])
             a0, b0 = multiply_add(x, load(w, row, t), a0), multiply_add(x, load(w, row, t + SIMD_WIDTH), b0)
-            row, x = np.int64(columns[f + 1]), splat(values[f + 1])
+            row, x = int64(columns[f + 1]), splat(values[f + 1])
             a1, b1 = multiply_add(x, load(w, row, t), a1), multiply_add(x, load(w, row, t + SIMD_WIDTH), b1)
             f += 2
         if f < last:
-            row, x = np.int64(columns[f]), splat(values[f])
+            row, x = int64(columns[f]), splat(values[f])
             a0, b0 = multiply_add(x, load(w, row, t), a0), multiply_add(x, load(w, row, t + SIMD_WIDTH), b0)
         store(z, e, t, multiply_add(one, a0, a1))
         store(z, e, t + SIMD_WIDTH, multiply_add(one, b0, b1))
@@ -162,7 +162,7 @@ def _score_tile(examples, chosen, n, w, has_bias, t, z):
 def _add_example(examples, i, a, b, has_bias, gradient, n_touched):
     """Add example i with the coefficients a and b to the gradient of a tile; return how many rows it touches."""
     for f in range(examples.offsets[i], examples.offsets[i + 1]):
-        row = np.int64(examples.columns[f])
+        row = int64(examples.columns[f])
         _add(gradient.sums, row, splat(examples.values[f]), a, b)
         n_touched = touch(gradient, row, n_touched)
     if has_bias:
@@ -191,12 +191,12 @@ def _step(coefficients, examples, steps, plan, chosen, n_labels, lr, now):
     _decay_before(examples, steps, plan, n, now)
     _score_tile(examples, steps.active, n, steps.tile.rows, plan.has_bias, 0, steps.batch.z)
     loss = coefficients(steps.batch, steps.state, plan.constants, n, WIDTH, lr)
-    n_touched = _add_gradients(examples, steps, plan, n, np.float32(plan.sum_over / chosen.size))
+    n_touched = _add_gradients(examples, steps, plan, n, float32(plan.sum_over / chosen.size))
     if plan.is_masked:
         for k in range(n_touched):
-            row = np.int64(steps.gradient.touched[k])
+            row = int64(steps.gradient.touched[k])
             for d in range(0, WIDTH, SIMD_WIDTH):
-                kept = lanes_of(load(steps.gradient.sums, row, d), steps.support[row] >> np.uint32(d))
+                kept = lanes_of(load(steps.gradient.sums, row, d), steps.support[row] >> uint32(d))
                 store(steps.gradient.sums, row, d, kept)
     descend_columns(steps.tile, 0, steps.gradient, n_touched, WIDTH, plan.optimizer, step_size(plan.optimizer, lr))
     return loss
@@ -208,7 +208,7 @@ def _choose(examples, steps, plan, order, begin, end, n_labels):
     n = 0
     batch = steps.batch
     for position in range(begin, end):
-        m = np.int64(order[position])
+        m = int64(order[position])
         if plan.is_masked and examples.skips[m] > 0:
             examples.skips[m] -= 1
             continue
@@ -220,7 +220,7 @@ def _choose(examples, steps, plan, order, begin, end, n_labels):
             set_negative(batch, n, k, 0)
         if mask != 0:
             for k in range(n_labels):
-                if (mask >> np.uint32(k)) & np.uint32(1):
+                if (mask >> uint32(k)) & uint32(1):
                     set_positive(batch, n, k, 1, examples.weight[m], plan.keeps_accidental_hits)
         steps.active[n] = m
         n += 1
@@ -234,7 +234,7 @@ def _decay_before(examples, steps, plan, n, now):
         for e in range(n):
             m = steps.active[e]
             for f in range(examples.offsets[m], examples.offsets[m + 1]):
-                decay_row(steps.tile, np.int64(examples.columns[f]), WIDTH, plan.optimizer, now)
+                decay_row(steps.tile, int64(examples.columns[f]), WIDTH, plan.optimizer, now)
 
 
 @kernel_part
@@ -288,7 +288,7 @@ def train_columns(coefficients, examples, shared, plan, workspace, first, last, 
             for at in range(examples.label_offsets[i], examples.label_offsets[i + 1]):
                 k = examples.label_ids[at] - t
                 if 0 <= k < WIDTH:
-                    own.mask[i] |= np.uint32(1) << np.uint32(k)
+                    own.mask[i] |= uint32(1) << uint32(k)
         for begin in range(0, n, plan.batch_size):
             chosen = workspace.order[begin : min(begin + plan.batch_size, n)]
             loss += _step(coefficients, of_tile, steps, plan, chosen, min(shared.plan.n_rows - t, WIDTH), plan.lr, clock)
@@ -334,7 +334,7 @@ def train_tile(coefficients, examples, groups, group, first, last, plan, workspa
     n = groups.members.indptr[group + 1] - groups.members.indptr[group]
     n_features = _begin(examples, groups, group, first, last, plan, workspace)
     now = loss = 0.0
-    counter = np.uint64(0)
+    counter = uint64(0)
     n_steps = plan.epochs * ((n + plan.batch_size - 1) // plan.batch_size)
     step = 0
     for _ in range(plan.epochs):
@@ -343,7 +343,7 @@ def train_tile(coefficients, examples, groups, group, first, last, plan, workspa
         for begin in range(0, n, plan.batch_size):
             lr = plan.lr
             if plan.falls:
-                lr = np.float32(lr * (ONE - np.float32(step) / np.float32(n_steps)))
+                lr = float32(lr * (ONE - float32(step) / float32(n_steps)))
             step += 1
             chosen = workspace.order[begin : min(begin + plan.batch_size, n)]
             loss += _step(coefficients, workspace.examples, workspace.steps, plan, chosen, last - first, lr, now)
@@ -365,14 +365,14 @@ def train_tile_dual(dual_steps, examples, groups, group, first, last, plan, work
     steps, batch = workspace.steps, workspace.steps.batch
     workspace.alpha[:n] = 0
     loss = 0.0
-    counter = np.uint64(0)
+    counter = uint64(0)
     for _ in range(plan.epochs):
         loss = 0.0
         longest = ZERO
         counter = _shuffle(workspace.order, n, plan.key, counter)
         for at in range(n):
             if at + 1 < n:
-                _prefetch(workspace.examples, np.int64(workspace.order[at + 1]))
+                _prefetch(workspace.examples, int64(workspace.order[at + 1]))
             if _choose(workspace.examples, steps, plan, workspace.order, at, at + 1, last - first) == 0:
                 continue
             m = steps.active[0]
@@ -405,8 +405,8 @@ def _dual_update(examples, steps, plan, m):
         return ZERO
     w, support = steps.tile.rows, steps.support
     for f in range(examples.offsets[m], examples.offsets[m + 1]):
-        row, x = np.int64(examples.columns[f]), splat(examples.values[f])
-        _add(w, row, x, lanes_of(a, support[row]), lanes_of(b, support[row] >> np.uint32(SIMD_WIDTH)))
+        row, x = int64(examples.columns[f]), splat(examples.values[f])
+        _add(w, row, x, lanes_of(a, support[row]), lanes_of(b, support[row] >> uint32(SIMD_WIDTH)))
     if plan.has_bias:
         _add(w, w.shape[0] - 1, splat(ONE), a, b)
     longest = ZERO
@@ -420,7 +420,7 @@ def _shuffle(order, n, key, counter):
     """Bring order[:n] into random order; return how many random numbers of the stream have been used."""
     for m in range(n - 1, 0, -1):
         other = low_half_below(bits(key, counter), m + 1)
-        counter += np.uint64(1)
+        counter += uint64(1)
         order[m], order[other] = order[other], order[m]
     return counter
 
@@ -434,7 +434,7 @@ def _begin(examples, groups, group, first, last, plan, workspace):
     for p in range(first, last):
         for at in range(groups.positives.indptr[p], groups.positives.indptr[p + 1]):  # members of the group
             m = workspace.place[groups.positives.indices[at]]
-            workspace.examples.mask[m] |= np.uint32(1) << np.uint32(p - first)
+            workspace.examples.mask[m] |= uint32(1) << uint32(p - first)
     steps = workspace.steps
     bias_row = steps.tile.rows.shape[0] - 1
     for row in range(n_features):
@@ -443,7 +443,7 @@ def _begin(examples, groups, group, first, last, plan, workspace):
     steps.support[bias_row] = 0
     for p in range(first, last):
         steps.tile.rows[bias_row, p - first] = groups.bias[p]
-        steps.support[bias_row] |= np.uint32(1) << np.uint32(p - first)
+        steps.support[bias_row] |= uint32(1) << uint32(p - first)
     return n_features
 
 
@@ -473,7 +473,7 @@ def _find_features(examples, positives, workspace, first, last):
                     workspace.local[feature], workspace.features[n] = row, feature
                     support[row] = 0
                     n += 1
-                support[row] |= np.uint32(1) << np.uint32(p - first)
+                support[row] |= uint32(1) << uint32(p - first)
     return n
 
 
@@ -486,7 +486,7 @@ def _read_examples(examples, members, begin, n, plan, workspace):
         workspace.place[i], workspace.order[m] = m, m
         out.mask[m], out.weight[m] = 0, _negative_weight(examples, plan, i)
         out.skips[m], out.last_skips[m] = 0, 0
-        square = np.float32(plan.has_bias)
+        square = float32(plan.has_bias)
         for f in range(examples.offsets[i], examples.offsets[i + 1]):
             row = workspace.local[examples.columns[f]]
             out.columns[n_values] = row
@@ -507,4 +507,4 @@ def kept_weights(groups: LabelGroups, first: int, last: int, plan: TilePlan, wor
     groups.bias[first:last] = w[-1, : last - first]
     row, label = np.nonzero(np.abs(w[:n_features, : last - first]) > plan.threshold)
     workspace.local[features] = -1
-    return features[row], label.astype(np.int32), w[row, label]
+    return features[row], label.astype(int32), w[row, label]

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numba
 import numpy as np
 from numba import types
-from numpy import ndarray
+from numpy import float32, int64, ndarray
 
 
 class Batch(NamedTuple):
@@ -24,13 +24,13 @@ class Batch(NamedTuple):
     score_gain: ndarray  # like z: how far a score moves per unit of lr · its coefficient
 
 
-def new_batch(n_examples: int, n_candidates: int, uniforms_width: int = 0, dtype: Any = np.float32) -> Batch:
+def new_batch(n_examples: int, n_candidates: int, uniforms_width: int = 0, dtype: Any = float32) -> Batch:
     """Memory for a batch, all zeros."""
     return Batch(
         z=np.zeros((n_examples, n_candidates), dtype), label=np.zeros((n_examples, n_candidates), dtype),
         sample_count=np.zeros((n_examples, n_candidates), dtype),
         log_expected_count=np.zeros((n_examples, n_candidates), dtype), uniforms=np.zeros((n_examples, uniforms_width), dtype),
-        key=np.zeros(n_examples, np.int64), n_updates=np.zeros(n_examples, np.int64),
+        key=np.zeros(n_examples, int64), n_updates=np.zeros(n_examples, int64),
         score_gain=np.zeros((n_examples, n_candidates), dtype),
     )  # fmt: skip
 
@@ -41,5 +41,5 @@ def _signature(dtype: Any) -> Any:
     return types.float64(batch, batch.types[0], vector, types.int64, types.int64, vector.dtype)
 
 
-COEFFICIENTS = _signature(np.float32)
+COEFFICIENTS = _signature(float32)
 COEFFICIENTS_64 = _signature(np.float64)

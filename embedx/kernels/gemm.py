@@ -8,19 +8,20 @@ rest on, int64 (tiles, 3); (0, 3) where every row has all.
 """
 
 import numpy as np
+from numpy import int64
 
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.simd import SIMD_WIDTH, load, multiply_add, splat, store, store_sums, sum_of, zeros
 
 TILE = 4
-NO_SPANS = np.zeros((0, 3), np.int64)
+NO_SPANS = np.zeros((0, 3), int64)
 
 
 @kernel_part
 def span_of(spans, i):
     """The span of the tile of row i: first, end and rest."""
     if spans.shape[0] == 0:
-        return np.int64(0), np.int64(0), np.int64(0)
+        return int64(0), int64(0), int64(0)
     return spans[i // TILE, 0], spans[i // TILE, 1], spans[i // TILE, 2]
 
 

@@ -12,10 +12,11 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic, overload, register_jitable
+from numpy import float32, int32
 
 from embedx.kernels.compiled import PART, kernel_part
 
-_F = np.float32
+_F = float32
 LOG2_E = _F(1.4426950408889634)
 LN2_HIGH = _F(0.693359375)  # exact in 12 bits, so that n * LN2_HIGH is exact
 LN2_LOW = _F(-2.12194440e-4)  # ln 2 - LN2_HIGH
@@ -25,9 +26,9 @@ ONE, TWO, THREE, HALF, ZERO = _F(1), _F(2), _F(3), _F(0.5), _F(0)
 # Taylor coefficients 1/n! are within 1e-8 of the best polynomial on |r| <= ln(2)/2 at this degree.
 _EXP = tuple(_F(1 / math.factorial(n)) for n in range(7, 1, -1))
 # 2 atanh(s) = 2s (1 + s²/3 + s⁴/5 + ...), with s² <= 1/9
-_BITS_OF_LEAST = np.int32(0x3F3504F3)  # of sqrt(1/2)
-_BITS_OF_FRACTION = np.int32(0x007FFFFF)
-_FRACTION, _BIAS = np.int32(23), np.int32(127)  # of a float32: the bits of the fraction, and what its exponent is above itself
+_BITS_OF_LEAST = int32(0x3F3504F3)  # of sqrt(1/2)
+_BITS_OF_FRACTION = int32(0x007FFFFF)
+_FRACTION, _BIAS = int32(23), int32(127)  # of a float32: the bits of the fraction, and what its exponent is above itself
 _LOG1P = tuple(_F(1 / n) for n in range(13, 0, -2))
 
 
@@ -85,7 +86,7 @@ if not numba.config.DISABLE_JIT:
             n = np.floor(held * LOG2_E + HALF)
             r = held - n * LN2_HIGH - n * LN2_LOW
             p = _polynomial(_EXP, r)
-            return (p * (r * r) + r + ONE) * np.int32(np.int32(np.int32(n) + _BIAS) << _FRACTION).view(np.float32)  # 2^n
+            return (p * (r * r) + r + ONE) * int32(int32(int32(n) + _BIAS) << _FRACTION).view(float32)  # 2^n
 
         return exp32
 
@@ -107,9 +108,9 @@ if not numba.config.DISABLE_JIT:
 
         def log32(x):
             # Kept at 32 bits: numba adds integers at 64, and half as many fit a register.
-            n = np.int32(np.float32(x).view(np.int32) - _BITS_OF_LEAST)  # so that x = 2^n · m with m from sqrt(1/2) to sqrt(2)
-            m = np.int32(np.int32(n & _BITS_OF_FRACTION) + _BITS_OF_LEAST).view(np.float32)
-            exponent = np.float32(np.int32(n >> _FRACTION))
+            n = int32(float32(x).view(int32) - _BITS_OF_LEAST)  # so that x = 2^n · m with m from sqrt(1/2) to sqrt(2)
+            m = int32(int32(n & _BITS_OF_FRACTION) + _BITS_OF_LEAST).view(float32)
+            exponent = float32(int32(n >> _FRACTION))
             return exponent * LN2_HIGH + (log1p(m - ONE) + exponent * LN2_LOW)
 
         return log32

@@ -6,13 +6,14 @@ two rounds of mixing. Any two runs that ask for the same place get the same numb
 
 import numba
 import numpy as np
+from numpy import float64, uint64
 
 from embedx.kernels.compiled import kernel_part
 
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-_MIX1, _MIX2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
-_S11, _S27, _S30, _S31, _S32, _S41 = (np.uint64(s) for s in (11, 27, 30, 31, 32, 41))
-_ONE, _LOW = np.uint64(1), np.uint64(0xFFFFFFFF)
+_GOLDEN = uint64(0x9E3779B97F4A7C15)
+_MIX1, _MIX2 = uint64(0xBF58476D1CE4E5B9), uint64(0x94D049BB133111EB)
+_S11, _S27, _S30, _S31, _S32, _S41 = (uint64(s) for s in (11, 27, 30, 31, 32, 41))
+_ONE, _LOW = uint64(1), uint64(0xFFFFFFFF)
 _TO_UNIT = 2.0**-53
 
 
@@ -29,7 +30,7 @@ if numba.config.DISABLE_JIT:
     def bits(key, counter):
         """As above; numpy warns where a product of two integers wraps, which is the point here."""
         with np.errstate(over="ignore"):
-            return _bits(key, np.uint64(counter))
+            return _bits(key, uint64(counter))
 
 else:
     bits = kernel_part(_bits)
@@ -38,13 +39,13 @@ else:
 @kernel_part
 def uniform(key, counter):
     """A float64 in [0, 1) with 53 random bits."""
-    return np.float64(bits(key, counter) >> _S11) * _TO_UNIT
+    return float64(bits(key, counter) >> _S11) * _TO_UNIT
 
 
 @kernel_part
 def open_uniform(key, counter):
     """A float32 in (0, 1), neither end included: the middle of one of 2^23 equal steps."""
-    return np.float32((np.float64(bits(key, counter) >> _S41) + 0.5) * 2.0**-23)
+    return np.float32((float64(bits(key, counter) >> _S41) + 0.5) * 2.0**-23)
 
 
 @kernel_part
@@ -56,13 +57,13 @@ def high_half(random_bits):
 @kernel_part
 def low_half_below(random_bits, n):
     """An int64 in [0, n) from the lower 32 of 64 random bits; biased by less than n / 2**32."""
-    return np.int64(((random_bits & _LOW) * np.uint64(n)) >> _S32)
+    return np.int64(((random_bits & _LOW) * uint64(n)) >> _S32)
 
 
-def stream_key(*places: int) -> np.uint64:
+def stream_key(*places: int) -> uint64:
     """The key of the stream that belongs to a place, such as (seed, epoch, block)."""
-    key = np.uint64(0)
+    key = uint64(0)
     with np.errstate(over="ignore"):
         for place in places:
-            key = _bits(key, np.uint64(place % 2**64))
+            key = _bits(key, uint64(place % 2**64))
     return key

@@ -18,6 +18,7 @@ from numba import types
 from numba.core import cgutils
 from numba.core.typing.templates import ConcreteTemplate, infer_global, signature
 from numba.extending import intrinsic, lower_builtin, models, overload, register_model
+from numpy import float32
 
 from embedx.kernels.compiled import PART
 
@@ -54,7 +55,7 @@ def padded(n: int, width: int = SIMD_WIDTH) -> int:
 def aligned_zeros(rows: int, dim: int) -> np.ndarray:
     """float32 (rows, padded(dim)) of zeros whose rows each start on a 64-byte boundary, so that none shares a cache line."""
     stride = padded(dim)
-    memory = np.zeros(rows * stride + SIMD_WIDTH, np.float32)
+    memory = np.zeros(rows * stride + SIMD_WIDTH, float32)
     start = -(memory.ctypes.data // 4) % SIMD_WIDTH
     return memory[start : start + rows * stride].reshape(rows, stride)
 
@@ -75,17 +76,17 @@ if numba.config.DISABLE_JIT:
         return vector.sum()
 
     def zeros():
-        return np.zeros(SIMD_WIDTH, np.float32)
+        return np.zeros(SIMD_WIDTH, float32)
 
     def splat(x):
-        return np.full(SIMD_WIDTH, x, np.float32)
+        return np.full(SIMD_WIDTH, x, float32)
 
     def multiply_add(a, b, c):
         with np.errstate(over="ignore"):  # infinity without a word, as the machine has it
             return a * b + c
 
     def lanes_of(vector, bits):
-        return np.where(int(bits) >> np.arange(SIMD_WIDTH) & 1, vector, np.float32(0))
+        return np.where(int(bits) >> np.arange(SIMD_WIDTH) & 1, vector, float32(0))
 
     def is_zero(vector):
         return not vector.any()

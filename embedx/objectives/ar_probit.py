@@ -14,7 +14,7 @@ than about 2 m / (K |h|²) diverge.
 """
 
 import numpy as np
-from numpy import ndarray
+from numpy import float32, ndarray
 from scipy import special
 
 from embedx.kernels import ZERO, hazard, kernel, kernel_part, log_ndtr, log_normal_density, ndtri, softplus
@@ -22,7 +22,7 @@ from embedx.objectives import utility
 from embedx.objectives.parts import best_positive, n_positives, positive, rivals
 from embedx.objectives.utility import lead
 
-LOG_TAU_E_HALF = np.float32(0.5 * np.log(2 * np.pi) + 0.5)  # the entropy of a standard normal
+LOG_TAU_E_HALF = float32(0.5 * np.log(2 * np.pi) + 0.5)  # the entropy of a standard normal
 
 
 @kernel_part
@@ -53,7 +53,7 @@ def laplace(batch, e, n, n_labels):
         bend = 1 + bend / n_labels
         step = joint_slope(batch, e, n, n_labels, t) / bend
         t += step
-        if abs(step) < np.float32(1e-5):
+        if abs(step) < float32(1e-5):
             break
     return t, 1 / np.sqrt(bend)
 

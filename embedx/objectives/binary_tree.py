@@ -7,7 +7,7 @@ by level, so that those that most examples meet lie together.
 from typing import NamedTuple
 
 import numpy as np
-from numpy import ndarray
+from numpy import int64, ndarray
 
 from embedx.kernels import kernel
 
@@ -65,17 +65,17 @@ def huffman(counts: ndarray) -> Tree:
     """The tree whose expected depth under `counts`, int64 (n_classes,), is least; ties by number."""
     n = len(counts)
     order = np.argsort(counts, kind="stable")
-    mass = np.zeros(2 * n - 1, np.int64)
+    mass = np.zeros(2 * n - 1, int64)
     mass[:n] = counts[order]
-    turn = np.full(2 * n - 1, -1, np.int64)
+    turn = np.full(2 * n - 1, -1, int64)
     _merge(mass, turn, n)
     inner = turn[n:][::-1].copy() if n > 1 else turn  # rows are numbered from the last node made
-    leaf_turn = np.empty(n, np.int64)
+    leaf_turn = np.empty(n, int64)
     leaf_turn[order] = turn[:n]
-    depth = np.zeros(len(inner), np.int64)
+    depth = np.zeros(len(inner), int64)
     _descend(inner, depth)
     levels = np.searchsorted(depth, np.arange(depth[-1] + 2))
-    return Tree(leaf_turn, inner, depth[leaf_turn >> 1] + 1 if n > 1 else np.zeros(1, np.int64), levels)
+    return Tree(leaf_turn, inner, depth[leaf_turn >> 1] + 1 if n > 1 else np.zeros(1, int64), levels)
 
 
 def halves(order: ndarray, n_seen: int) -> Tree:
@@ -84,7 +84,7 @@ def halves(order: ndarray, n_seen: int) -> Tree:
     The others, which do not occur, hang in a tree of halves beside the last one of these, so that they cost nothing.
     """
     n = len(order)
-    leaf_turn, depth = np.full(n, -1, np.int64), np.zeros(n, np.int64)
+    leaf_turn, depth = np.full(n, -1, int64), np.zeros(n, int64)
     first, end, turn = np.array([0]), np.array([n]), np.array([-1])
     turns, levels = [turn], [0, 1]
     while n > 1:
@@ -100,7 +100,7 @@ def halves(order: ndarray, n_seen: int) -> Tree:
             break
         turns.append(turn)
         levels.append(levels[-1] + len(turn))
-    return Tree(leaf_turn, np.concatenate(turns).astype(np.int64), depth, np.array(levels, np.int64))
+    return Tree(leaf_turn, np.concatenate(turns).astype(int64), depth, np.array(levels, int64))
 
 
 def log_odds(tree: Tree, p: ndarray) -> ndarray:

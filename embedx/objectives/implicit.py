@@ -48,6 +48,7 @@ scores as they came, at the new u.
 """
 
 import numpy as np
+from numpy import float32, float64
 
 from embedx.kernels import HALF, ONE, kernel, kernel_part, lambert_w_exp, larger, log, moved_lambert_w
 from embedx.objectives.parts import (
@@ -63,13 +64,13 @@ from embedx.objectives.parts import (
 )
 
 # The last step towards u. Newton's method leaves about its square, Halley's less than a tenth of its cube.
-NEWTONS_LAST, HALLEYS_LAST, HALLEYS_LAST_32 = 1e-8, 1e-5, np.float32(0.02)
+NEWTONS_LAST, HALLEYS_LAST, HALLEYS_LAST_32 = 1e-8, 1e-5, float32(0.02)
 MAX_NEAR_STEPS = 5  # from one of 1 on; where q is 1e6, rounding keeps them from becoming small
 NEAR = 0.1  # nats from where on in float64 W is moved instead of found again; in float32 1
-ROUNDING = np.float32(1e-6)  # times u, below which no step can be told from rounding in float32
+ROUNDING = float32(1e-6)  # times u, below which no step can be told from rounding in float32
 MIN_SHIFT = 1e-20  # stands for lr · score_gain where that is 0: a / MIN_SHIFT is then the gradient
-LEAST = np.float32(1e-20)
-LOWEST_EXPONENT = np.float32(-80)  # whose W is still a normal number of float32
+LEAST = float32(1e-20)
+LOWEST_EXPONENT = float32(-80)  # whose W is still a normal number of float32
 
 
 @kernel_part
@@ -185,7 +186,7 @@ def step_proposed(batch, e, n, y, before, lr):
     """The same for one positive y; the loss is that of the scores as they were, at the new u."""
     z, label, sample_count, log_expected_count = batch.z, batch.label, batch.sample_count, batch.log_expected_count
     score_gain = batch.score_gain
-    own, q_own = np.float64(z[e, y]), max(lr * score_gain[e, y], MIN_SHIFT)
+    own, q_own = float64(z[e, y]), max(lr * score_gain[e, y], MIN_SHIFT)
     u, pull = solve_proposed(batch, e, n, own, before, lr, q_own)
     loss = u - 1 + np.exp(min(-u, LARGEST_EXPONENT))
     for k in range(n):
@@ -205,7 +206,7 @@ def coefficients(batch, state, constants, n_examples, n, lr):
     """Summed loss of the examples; overwrites their scores z[:n_examples, :n] by a step divided by -lr. State as in `umax`."""
     z, label, key, n_updates = batch.z, batch.label, batch.key, batch.n_updates
     relative = constants[0]
-    total = np.float64(0)
+    total = float64(0)
     for e in range(n_examples):
         y = positive(batch, e, n)
         if y < 0:
@@ -216,7 +217,7 @@ def coefficients(batch, state, constants, n_examples, n, lr):
         estimate, _ = log_sums(batch, e, n)
         before = max(z.dtype.type(state[key[e], 0]) if n_updates[e] > 0 else estimate - origin, best - origin)
         if relative > 0:
-            u, loss = step_proposed(batch, e, n, y, np.float64(before), np.float64(lr) * label[e, y])
+            u, loss = step_proposed(batch, e, n, y, float64(before), float64(lr) * label[e, y])
         else:
             u, loss = step_raman(batch, e, n, estimate, before, lr, n_updates[e])
         state[key[e], 0] = u

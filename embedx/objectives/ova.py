@@ -17,7 +17,7 @@ above.
 from typing import Any
 
 import numpy as np
-from numpy import ndarray
+from numpy import float32, float64, ndarray
 
 from embedx.kernels import HALF, ONE, TWO, ZERO, kernel
 from embedx.objectives.contract import Objective, SampledSettings, log_softmax
@@ -31,7 +31,7 @@ SMALLEST = 0.01
 @kernel
 def coefficients(batch, state, constants, n_examples, n, lr):
     """Summed loss of the examples; overwrites their scores z[:n_examples, :n] by ∂loss/∂z."""
-    total = np.float64(0)
+    total = float64(0)
     if constants[0] > 0:
         for e in range(n_examples):
             total += _squared_hinge(batch, e, n)
@@ -72,7 +72,7 @@ def dual_steps(batch, alpha, constants, n_examples, n, c):
     Hsieh et al. 2008, algorithm 1, for L2-loss: with y = ±1 and D = 1 / (2 C weight)
         alpha' = max(0, alpha - (y z - 1 + D alpha) / (|x|² + D))        w += (alpha' - alpha) y x
     """
-    total = np.float64(0)
+    total = float64(0)
     for e in range(n_examples):
         total += _dual_step(batch, alpha, e, batch.key[e], n, c)
     return total
@@ -85,11 +85,11 @@ def _dual_step(batch, alpha, e, row, n, c):
     loss = ZERO
     for k in range(n):
         weight = label[e, k] + importance(batch, e, k)
-        y = ONE if label[e, k] > 0 else np.float32(-1)
+        y = ONE if label[e, k] > 0 else float32(-1)
         short = ONE - y * z[e, k]
         loss += weight * max(short, ZERO) * max(short, ZERO)
         before = alpha[row, k]
-        d = HALF / (c * max(weight, np.float32(1e-30)))
+        d = HALF / (c * max(weight, float32(1e-30)))
         after = max(before - (d * before - short) / (square[e, k] + d), ZERO)
         after = after if weight > 0 else before
         alpha[row, k] = after
@@ -130,7 +130,7 @@ class OneVsAll(Objective):
         return super().loss_unit(per) if self.settings.loss == "logistic" else f"per {per}"
 
     def constants(self, n_draws: int, n_classes: int) -> ndarray:
-        return np.array([LOSSES.index(self.settings.loss)], np.float32)
+        return np.array([LOSSES.index(self.settings.loss)], float32)
 
     def initial_bias(self, p: ndarray, noise: ndarray) -> ndarray:
         return np.log(p / (1 - p)) if self.settings.loss == "logistic" else 2 * p - 1

@@ -2,15 +2,15 @@
 
 import numpy as np
 from numba.extending import register_jitable
-from numpy import ndarray
+from numpy import float32, ndarray
 
 from embedx.kernels import ONE, ZERO, exp, kernel_part, larger, sigmoid, softplus
 from embedx.objectives.contract import Objective, SampledSettings
 from embedx.settings import param
 
 # Exponents are held here where a score may exceed its normaliser, so that weights of 1e12 cannot take float32 to infinity.
-LARGEST_EXPONENT = np.float32(60)
-LOWEST = np.float32(1e30)  # its negative is below any score
+LARGEST_EXPONENT = float32(60)
+LOWEST = float32(1e30)  # its negative is below any score
 
 
 @register_jitable
@@ -67,7 +67,7 @@ def best_positive(batch, e, n):
 @register_jitable
 def rate(n_updates):
     """How far a state moves at its next update: all the way at the first, then as Ruiz et al. 2018, (1 + n_updates)^-0.9."""
-    return np.float32((1.0 + n_updates) ** -0.9)
+    return float32((1.0 + n_updates) ** -0.9)
 
 
 def log_sigmoid(z: ndarray) -> ndarray:
@@ -178,7 +178,7 @@ class LocalObjective(Objective):
         return not self.is_relative
 
     def constants(self, n_draws: int, n_classes: int) -> ndarray:
-        return np.array([self.is_relative, *(getattr(self.settings, name) for name in self.in_kernel)], np.float32)
+        return np.array([self.is_relative, *(getattr(self.settings, name) for name in self.in_kernel)], float32)
 
     def optimal_state(self, z: ndarray, label: ndarray) -> ndarray:
         """log Z, less the positive's score if it `is_relative`."""

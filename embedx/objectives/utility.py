@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 import numpy as np
 from numba.extending import register_jitable
-from numpy import ndarray
+from numpy import float64, ndarray
 
 from embedx.kernels import ZERO, sigmoid, softplus
 from embedx.objectives.parts import AugmentSettings, LocalObjective
@@ -99,7 +99,7 @@ def log_probability(
     classes one by one is computed for many on a grid of scores, within 1e-3 nats for p > 1e-12. A class more than FAR behind
     the first is taken there, which the others do not notice, and `beyond` gives its own log p from that and its distance.
     """
-    rows = np.asarray(z, np.float64).reshape(-1, z.shape[-1])
+    rows = np.asarray(z, float64).reshape(-1, z.shape[-1])
     out = np.empty_like(rows)
     for scores, log_p in zip(rows, out, strict=True):
         behind = scores.max() - scores
@@ -135,7 +135,7 @@ def _by_grid(scores: ndarray, nodes: ndarray, log_f: Function, log_cdf: Function
     cell = place.astype(np.int64)
     beyond = place - cell
     n = int(cell.max()) // FINER + 2
-    fine = np.bincount(cell, minlength=n * FINER).astype(np.float64)
+    fine = np.bincount(cell, minlength=n * FINER).astype(float64)
     moved = np.bincount(cell, beyond, n * FINER)
     fine -= moved
     fine[1:] += moved[:-1]

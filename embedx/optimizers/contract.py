@@ -10,7 +10,7 @@ An optimizer for minibatches divides the gradient by a function of the gradients
           "per_row"         an s for each row; `accumulate` gets the squared length of the row's gradient as g
 
 These two functions are all the maths of a new optimizer. They are kernel parts, compiled for one float32 and, where s is per
-coordinate, for the sixteen of a `simd` vector: write those with +, -, *, /, `square_root` and constants that are np.float32.
+coordinate, for the sixteen of a `simd` vector: write those with +, -, *, /, `square_root` and constants that are float32.
 The engine calls them however rows are stored (`descend`), and takes weight decay from the same `divisor` (`decay`). A state
 changes only by gradients of its own row, so rows without a gradient need not be visited.
 
@@ -21,7 +21,7 @@ import math
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from numpy import ndarray
+from numpy import float32, ndarray
 
 from embedx.kernels import aligned_zeros, by_address
 
@@ -55,10 +55,10 @@ class UpdateRule(NamedTuple):
     decays_at_zero: bool
     l2: float
     max_norm: float  # 0 for none
-    limit: np.float32  # of a state; infinite for none
-    max_gradient: np.float32  # length to which a row's gradient is clipped if its rate does not adapt; infinite for none
+    limit: float32  # of a state; infinite for none
+    max_gradient: float32  # length to which a row's gradient is clipped if its rate does not adapt; infinite for none
     # Scales the learning rate for an objective's own state: the typical size of the first step of a single element of a row.
-    state_rate: np.float32
+    state_rate: float32
 
 
 NO_FLAGS = np.zeros(0, np.uint8)
@@ -78,7 +78,7 @@ class Table(NamedTuple):
 def new_table(n_rows: int, dim: int, optimizer: UpdateRule) -> Table:
     """A table of zeros with the optimizer's state."""
     if optimizer.keeps == PER_ROW:
-        state = np.zeros((n_rows, 1), np.float32)
+        state = np.zeros((n_rows, 1), float32)
     else:
         state = aligned_zeros(n_rows if optimizer.keeps == PER_COORDINATE else 0, dim)
     decay_clock = np.zeros(n_rows if optimizer.l2 > 0 else 0, np.float64)

@@ -10,7 +10,7 @@ want of any gradient, as for numbers of the hidden layer's start, and divisor(0)
 
 import math
 
-import numpy as np
+from numpy import float32, float64
 
 from embedx.kernels import ONE, ZERO, exp, kernel, kernel_part
 from embedx.optimizers.contract import PER_COORDINATE, PER_ROW, STATELESS, Table, UpdateRule
@@ -21,16 +21,16 @@ from embedx.optimizers.descend import for_each_keeping
 def clock_step(optimizer, lr):
     """What one step at rate `lr` adds to the decay clock."""
     if optimizer.keeps == STATELESS:
-        return -math.log1p(-np.float64(lr) * optimizer.l2)
-    return np.float64(lr) * optimizer.l2
+        return -math.log1p(-float64(lr) * optimizer.l2)
+    return float64(lr) * optimizer.l2
 
 
 @kernel_part
 def step_size(optimizer, lr):
     """The rate for gradients: that of a step taken beside weight decay, where the decay is only applied afterwards."""
     if optimizer.keeps == STATELESS and optimizer.l2 > 0:
-        return np.float32(lr / (1.0 - lr * optimizer.l2))
-    return np.float32(lr)
+        return float32(lr / (1.0 - lr * optimizer.l2))
+    return float32(lr)
 
 
 @kernel_part
@@ -61,7 +61,7 @@ def _apply(table, row, n, optimizer, due):
     if table.state_of == PER_COORDINATE:
         _decay_numbers(optimizer.kind, table, row, n, optimizer, due)
     else:
-        factor = np.float32(math.exp(-due))
+        factor = float32(math.exp(-due))
         if table.state_of == PER_ROW:
             factor = _row_factor(optimizer.kind, table.state[row, 0], optimizer, due)
         for d in range(n):
@@ -72,7 +72,7 @@ def _factor(accumulate, divisor):
     """What is left of a number with state s."""
 
     def factor(s, optimizer, due):
-        return exp(np.float32(-due) / divisor(s)) if s > 0 or optimizer.decays_at_zero else ONE
+        return exp(float32(-due) / divisor(s)) if s > 0 or optimizer.decays_at_zero else ONE
 
     return factor
 
@@ -99,6 +99,6 @@ def shorten(table, row, n, max_norm):
     for d in range(n):
         square += table.rows[row, d] * table.rows[row, d]
     if square > max_norm * max_norm:
-        factor = np.float32(max_norm / math.sqrt(square))
+        factor = float32(max_norm / math.sqrt(square))
         for d in range(n):
             table.rows[row, d] *= factor

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy import float32
 
 from embedx.kernels import (
     ONE,
@@ -29,7 +30,7 @@ from embedx.kernels import (
 from embedx.optimizers import keeping
 from embedx.optimizers.contract import PER_COORDINATE, PER_ROW
 
-INFINITE = np.float32(np.inf)
+INFINITE = float32(np.inf)
 
 
 def for_each_keeping(what: str, make: Callable[[Any, Any], Any]) -> Any:
@@ -96,7 +97,7 @@ class ColumnGradient(NamedTuple):
 
 
 def new_column_gradient(n_rows: int, n_columns: int) -> ColumnGradient:
-    return ColumnGradient(np.zeros((n_rows, n_columns), np.float32), np.zeros(n_rows, np.int32), np.zeros(n_rows, np.bool_))
+    return ColumnGradient(np.zeros((n_rows, n_columns), float32), np.zeros(n_rows, np.int32), np.zeros(n_rows, np.bool_))
 
 
 @kernel_part
@@ -138,7 +139,7 @@ def descend_few(table, row, columns, gradient, optimizer, rate):
 @kernel_part
 def _add_multiple(table, row, begin, gradient, r, at, n, rate):
     """A step at one rate for all numbers."""
-    step = splat(np.float32(-rate))
+    step = splat(float32(-rate))
     for d in range(0, n, SIMD_WIDTH):
         w = load(table.rows, row, begin + d)
         store(table.rows, row, begin + d, multiply_add(step, load(gradient, r, at + d), w))
@@ -151,7 +152,7 @@ def _numbers(accumulate, divisor):
     """The step of many numbers that each have a state."""
 
     def descend(table, row, begin, gradient, r, at, n, rate):
-        step = splat(np.float32(-rate))
+        step = splat(float32(-rate))
         for d in range(0, n, SIMD_WIDTH):
             g, w = load(gradient, r, at + d), load(table.rows, row, begin + d)
             s = accumulate(load(table.state, row, begin + d), g)

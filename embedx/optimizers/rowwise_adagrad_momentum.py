@@ -8,20 +8,21 @@ moving it; so this is for gradients of all data, where every row has one at ever
 """
 
 import numpy as np
+from numpy import float32
 
 from embedx.optimizers.contract import COLLAPSED, Optimizer
 
 # On 10 MB of Wikipedia with 10,000 words, 15 iterations of collapsed skip-gram whose rate may grow went from 8.155 to 7.605
 # nats; without momentum to 7.650.
 MOMENTUM = 0.5
-TINY = np.float32(1e-12)  # beside √s, for rows without any gradient
+TINY = float32(1e-12)  # beside √s, for rows without any gradient
 
 
 class Means:
     """The state of a table: float32 (n, 1) sums of squared lengths, and fading means of the gradients, like the table."""
 
     def __init__(self, table: np.ndarray) -> None:
-        self.squares = np.zeros((len(table), 1), np.float32)
+        self.squares = np.zeros((len(table), 1), float32)
         self.mean = np.zeros_like(table)
         self.steps = np.zeros(1, np.int64)
 
@@ -29,11 +30,11 @@ class Means:
         """The update subtracted at learning rate 1, float32 like the table; overwrites `gradient`."""
         self.steps += 1
         self.squares += np.einsum("ij,ij->i", gradient, gradient)[:, None]
-        self.mean *= np.float32(MOMENTUM)
-        gradient *= np.float32(1 - MOMENTUM)
+        self.mean *= float32(MOMENTUM)
+        gradient *= float32(1 - MOMENTUM)
         self.mean += gradient
         np.divide(self.mean, np.sqrt(self.squares) + TINY, out=gradient)
-        gradient /= np.float32(1 - MOMENTUM ** int(self.steps[0]))
+        gradient /= float32(1 - MOMENTUM ** int(self.steps[0]))
         return gradient
 
 

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy import ndarray
+from numpy import float32, float64, int32, int64, ndarray, uint64
 
 from embedx.errors import EmbedxError
 from embedx.kernels import ONE, bits, dot, exp, kernel, kernel_part, padded, softplus, uniform
@@ -37,8 +37,8 @@ TREE_L2 = 1.0
 # -2.124, -2.152, -2.146 (.569, .567, .565).
 UNIFORM_SHARE = 0.3
 SHARE, LOG_TREE_SHARE, LOG_UNIFORM, N_CONSTANTS = 0, 1, 2, 3  # places behind the tree's biases
-IS_UNIFORM, UNIFORM = np.uint64(2**32), np.uint64(2**32 + 1)  # random numbers that no level of a tree takes
-FEW = np.float32(1e-4)  # draws of a row expected: below, it is as likely to be drawn at all as that is
+IS_UNIFORM, UNIFORM = uint64(2**32), uint64(2**32 + 1)  # random numbers that no level of a tree takes
+FEW = float32(1e-4)  # draws of a row expected: below, it is as likely to be drawn at all as that is
 ARRAYS = ("projection", "offset", "weights", "biases", "leaves")
 
 
@@ -67,15 +67,15 @@ def sample(data, key, stream, first, n, n_excluded, workspace):
     n_classes = data.rows.size - (n_inner + 1)
     share = data.values[n_inner + SHARE]
     for d in range(n):
-        own = bits(stream, first + np.uint64(d))
+        own = bits(stream, first + uint64(d))
         if uniform(own, IS_UNIFORM) < share:
-            workspace.rows[d] = min(np.int64(uniform(own, UNIFORM) * n_classes), n_classes - 1)
+            workspace.rows[d] = min(int64(uniform(own, UNIFORM) * n_classes), n_classes - 1)
             continue
         node = 0
         level = 0
         while node < n_inner:
             score = dot(data.features, key, data.weights, node) + data.values[node]
-            goes_right = uniform(own, np.uint64(level)) * (ONE + exp(-score)) < 1
+            goes_right = uniform(own, uint64(level)) * (ONE + exp(-score)) < 1
             node = 2 * node + (2 if goes_right else 1)
             level += 1
         workspace.rows[d] = data.rows[node - n_inner]
@@ -95,7 +95,7 @@ def _log_mixed(log_p, values, n_inner):
 def _log_p(data, key, row):
     """log of the probability of a row at a draw."""
     n_inner = data.weights.shape[0]
-    leaf = np.int64(data.rows[n_inner + 1 + row])
+    leaf = int64(data.rows[n_inner + 1 + row])
     return _log_mixed(path_log_probability(data.weights, data.values, leaf, data.features, key), data.values, n_inner)
 
 
@@ -104,30 +104,30 @@ def _log_drawn_at_all(log_p, log_n, n):
     """log of the probability to be among n draws."""
     if log_p + log_n < np.log(FEW):
         return log_p + log_n
-    p = min(np.exp(np.float64(log_p)), 1 - 1e-12)
-    return np.float32(np.log(-np.expm1(n * np.log1p(-p))))
+    p = min(np.exp(float64(log_p)), 1 - 1e-12)
+    return float32(np.log(-np.expm1(n * np.log1p(-p))))
 
 
 @kernel
 def log_expected_count(data, key, n_drawn, n_excluded, rows, n, out):
     """log(n_drawn · p); see `contract`."""
-    log_n = np.float32(np.log(max(n_drawn, 1)))
+    log_n = float32(np.log(max(n_drawn, 1)))
     for k in range(n):
-        out[k] = log_n + _log_p(data, key, np.int64(rows[k]))
+        out[k] = log_n + _log_p(data, key, int64(rows[k]))
 
 
 @kernel
 def log_drawn_at_all(data, key, n_drawn, n_excluded, rows, n, out):
     """The same where a row counts once however often it is drawn."""
-    log_n = np.float32(np.log(max(n_drawn, 1)))
+    log_n = float32(np.log(max(n_drawn, 1)))
     for k in range(n):
-        out[k] = _log_drawn_at_all(_log_p(data, key, np.int64(rows[k])), log_n, max(n_drawn, 1))
+        out[k] = _log_drawn_at_all(_log_p(data, key, int64(rows[k])), log_n, max(n_drawn, 1))
 
 
 @kernel
 def _count(log_p, values, n, counts_repeats):
     """Overwrite log p (rows, n_classes), of walks, by the log of how often each class is expected to count among n draws."""
-    log_n, n_inner = np.float32(np.log(n)), values.size - N_CONSTANTS
+    log_n, n_inner = float32(np.log(n)), values.size - N_CONSTANTS
     for i in range(log_p.shape[0]):
         for y in range(log_p.shape[1]):
             mixed = _log_mixed(log_p[i, y], values, n_inner)
@@ -147,7 +147,7 @@ class Adversarial(Sampler):
     def __init__(self, settings: Any, *, replacement: bool = True) -> None:
         super().__init__(settings, replacement=replacement)
         self.log_expected_count = log_expected_count if replacement else log_drawn_at_all
-        self.features = np.zeros((0, 0), np.float32)
+        self.features = np.zeros((0, 0), float32)
 
     @classmethod
     def resolved(cls, settings: Any, *, corrected: bool) -> Any:
@@ -157,11 +157,11 @@ class Adversarial(Sampler):
     @property
     def noise(self) -> ndarray:
         """The classes' frequencies, which the tree's probabilities come to on average over the inputs."""
-        counts = np.maximum(np.asarray(self.counts, np.float64), 0.5)
+        counts = np.maximum(np.asarray(self.counts, float64), 0.5)
         return counts / counts.sum()
 
     def log_noise(self, n_draws: int) -> ndarray:
-        return np.asarray(np.log(n_draws * self.noise), np.float32)
+        return np.asarray(np.log(n_draws * self.noise), float32)
 
     # ---- fitting
 
@@ -190,9 +190,9 @@ class Adversarial(Sampler):
     def restore(self, arrays: Mapping[str, ndarray]) -> None:
         if complaint := self._misfit(arrays):
             raise EmbedxError(f"{complaint}; restore the model from a copy, or train again")
-        projection, offset, weights, biases = (np.array(arrays[f"noise_{name}"], np.float32, order="C") for name in ARRAYS[:-1])
-        leaf_of_label = np.array(arrays["noise_leaves"], np.int32)
-        label_of_leaf = np.full(n_leaves_for(len(leaf_of_label)), -1, np.int32)
+        projection, offset, weights, biases = (np.array(arrays[f"noise_{name}"], float32, order="C") for name in ARRAYS[:-1])
+        leaf_of_label = np.array(arrays["noise_leaves"], int32)
+        label_of_leaf = np.full(n_leaves_for(len(leaf_of_label)), -1, int32)
         label_of_leaf[leaf_of_label] = np.arange(len(leaf_of_label))
         self.projection = Projection(projection, offset)
         self.tree = Tree(weights, biases, label_of_leaf, leaf_of_label)
@@ -231,11 +231,11 @@ class Adversarial(Sampler):
         share = float(self.settings.uniform_share or 0)
         with np.errstate(divide="ignore"):
             constants = [share, np.log(1 - share), np.log(share / len(self.counts))]
-        return np.concatenate([self.tree.biases, np.array(constants, np.float32)])
+        return np.concatenate([self.tree.biases, np.array(constants, float32)])
 
 
 def _compile() -> None:
     """Compile or load the kernels, whose time does not count as fitting."""
-    inputs = np.eye(4, dtype=np.float32)
+    inputs = np.eye(4, dtype=float32)
     features, pairs = projected(inputs, fit_projection(inputs, 2)), pairs_of(np.arange(4), np.array([0, 1, 2, 2]), 3)
     log_likelihood(fit_tree(features, 2, pairs, l2=1.0), features, pairs)

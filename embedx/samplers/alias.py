@@ -8,7 +8,7 @@ import abc
 from typing import NamedTuple
 
 import numpy as np
-from numpy import ndarray
+from numpy import float32, float64, int32, int64, ndarray
 
 from embedx.kernels import kernel, kernel_part, uniform
 from embedx.samplers.contract import Candidates, Paths, Sampler, SamplerData, new_data
@@ -23,14 +23,14 @@ class AliasTable(NamedTuple):
 
 def alias_table(weights: ndarray) -> AliasTable:
     """A table whose draws k have probability weights[k] / sum(weights); weights are finite, not negative, not all zero."""
-    probability = np.asarray(weights, np.float64)
+    probability = np.asarray(weights, float64)
     total = probability.sum()
     if not (np.isfinite(total) and total > 0 and probability.min() >= 0):
         raise ValueError("weights must be finite and not negative, with a positive sum")
     scaled = probability * (probability.size / total)
-    keep = np.ones(probability.size, np.float32)
-    other = np.arange(probability.size, dtype=np.int32)
-    _pair_up(scaled, keep, other, np.empty(keep.size, np.int32), np.empty(keep.size, np.int32))
+    keep = np.ones(probability.size, float32)
+    other = np.arange(probability.size, dtype=int32)
+    _pair_up(scaled, keep, other, np.empty(keep.size, int32), np.empty(keep.size, int32))
     return AliasTable(keep, other)
 
 
@@ -61,10 +61,10 @@ def _pair_up(scaled, keep, other, light, heavy):
 def draw(table, key, counter):
     """One draw: number `counter` of the stream `key`."""
     x = uniform(key, counter) * table.keep.size
-    column = np.int64(x)
+    column = int64(x)
     if x - column < table.keep[column]:
         return column
-    return np.int64(table.other[column])
+    return int64(table.other[column])
 
 
 # ---- a sampler of a fixed distribution
@@ -99,7 +99,7 @@ class AliasSampler(Sampler, abc.ABC):
 
     def prepare(self, counts: ndarray, *, paths: Paths | None = None) -> None:
         super().prepare(counts, paths=paths)
-        weights = np.asarray(self.probabilities(counts), np.float64)
+        weights = np.asarray(self.probabilities(counts), float64)
         self._noise = weights / weights.sum()
 
     @property
@@ -113,11 +113,11 @@ class AliasSampler(Sampler, abc.ABC):
     def log_noise(self, n_draws: int) -> ndarray:
         counted = self.noise if self.replacement else drawn_at_all(self.noise, n_draws)
         with np.errstate(divide="ignore"):
-            return np.asarray(np.log(counted), np.float32)
+            return np.asarray(np.log(counted), float32)
 
     def data(self, n_draws: int) -> SamplerData:
         table = alias_table(self.noise)
-        log_expected = np.log(np.maximum(self.expected_counts(n_draws), 1e-37)).astype(np.float32)
+        log_expected = np.log(np.maximum(self.expected_counts(n_draws), 1e-37)).astype(float32)
         return new_data(values=table.keep, rows=table.other, log_expected=log_expected)
 
 

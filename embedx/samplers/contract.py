@@ -37,7 +37,7 @@ from typing import Any, Literal, NamedTuple
 import numba
 import numpy as np
 from numba import types
-from numpy import ndarray
+from numpy import float32, int32, int64, ndarray
 
 from embedx.kernels import by_address, kernel
 from embedx.settings import Settings
@@ -78,9 +78,9 @@ class Pairs(NamedTuple):
 def pairs_of(inputs: ndarray, labels: ndarray, n_labels: int, weights: ndarray | None = None) -> Pairs:
     """Pairs from the input and the label of each, and how often it occurs; once where that is not given."""
     order = np.argsort(labels, kind="stable")
-    offsets = np.concatenate([[0], np.cumsum(np.bincount(labels, minlength=n_labels))]).astype(np.int64)
-    weights = np.ones(len(order), np.float32) if weights is None else np.asarray(weights, np.float32)[order]
-    return Pairs(offsets, np.asarray(inputs, np.int32)[order], weights)
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(labels, minlength=n_labels))]).astype(int64)
+    weights = np.ones(len(order), float32) if weights is None else np.asarray(weights, float32)[order]
+    return Pairs(offsets, np.asarray(inputs, int32)[order], weights)
 
 
 @by_address
@@ -95,15 +95,15 @@ class SampleWorkspace(NamedTuple):
 def new_data(**arrays: ndarray) -> SamplerData:
     """The sampler's data, with empty arrays for those not given."""
     empty = SamplerData(
-        np.zeros(0, np.int32), np.zeros(0, np.float32), np.zeros(1, np.int64), np.zeros(0, np.float32),
-        np.zeros((0, 0), np.float32), np.zeros((0, 0), np.float32),
+        np.zeros(0, int32), np.zeros(0, float32), np.zeros(1, int64), np.zeros(0, float32),
+        np.zeros((0, 0), float32), np.zeros((0, 0), float32),
     )  # fmt: skip
     return empty._replace(**arrays)
 
 
 def new_sample_workspace(n_draws: int, max_positives: int) -> SampleWorkspace:
     """Buffers for up to `n_draws` draws for an example of up to `max_positives` positives."""
-    return SampleWorkspace(np.zeros(n_draws, np.int32), np.zeros(max_positives, np.int32), np.full(FILTER_SIZE, -1, np.int64))
+    return SampleWorkspace(np.zeros(n_draws, int32), np.zeros(max_positives, int32), np.full(FILTER_SIZE, -1, int64))
 
 
 _DATA, _WORKSPACE = numba.typeof(new_data()), numba.typeof(new_sample_workspace(0, 0))
@@ -182,7 +182,7 @@ class Sampler:
 
     def log_noise(self, n_draws: int) -> ndarray:
         """float32 (n_classes,): log of how often each class is noise among `n_draws`, up to a constant, for predictions."""
-        return np.zeros(len(self.counts), np.float32)
+        return np.zeros(len(self.counts), float32)
 
     def log_noise_of(self, inputs: Any, n_draws: int) -> ndarray:
         """`log_noise` for inputs (n, width): float32 (n_classes,), or (n, n_classes) where it depends on them."""

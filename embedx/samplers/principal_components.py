@@ -9,7 +9,7 @@ rows.
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy import ndarray
+from numpy import float32, float64, ndarray
 
 from embedx.kernels import aligned_zeros
 
@@ -38,7 +38,7 @@ def fit_projection(inputs: Any, n_features: int, *, seed: int = 0) -> Projection
     if n > MAX_ROWS:
         inputs = inputs[np.sort(rng.choice(n, MAX_ROWS, replace=False))]
         n = MAX_ROWS
-    mean = np.asarray(inputs.mean(axis=0), np.float32).reshape(-1)
+    mean = np.asarray(inputs.mean(axis=0), float32).reshape(-1)
     rank = min(n_features + OVERSAMPLING, n_inputs, n)
     basis = np.linalg.qr(rng.standard_normal((n_inputs, rank)))[0]
     for _ in range(PRODUCTS):
@@ -55,10 +55,10 @@ def fit_projection(inputs: Any, n_features: int, *, seed: int = 0) -> Projection
 
 def _covariance_times(inputs: Any, mean: ndarray, basis: ndarray) -> tuple[ndarray, ndarray]:
     """The rows' covariance matrix times a basis (n_inputs, rank), and the covariance matrix within that basis."""
-    narrow = basis.astype(np.float32)  # as the inputs are: scipy would convert those otherwise
-    y = np.asarray(inputs @ narrow - mean @ narrow, np.float64)
-    product = inputs.T @ y.astype(np.float32) - np.outer(mean, y.sum(axis=0))
-    return np.asarray(product, np.float64) / inputs.shape[0], y.T @ y / inputs.shape[0]
+    narrow = basis.astype(float32)  # as the inputs are: scipy would convert those otherwise
+    y = np.asarray(inputs @ narrow - mean @ narrow, float64)
+    product = inputs.T @ y.astype(float32) - np.outer(mean, y.sum(axis=0))
+    return np.asarray(product, float64) / inputs.shape[0], y.T @ y / inputs.shape[0]
 
 
 def projected(inputs: Any, projection: Projection) -> ndarray:

@@ -22,12 +22,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
-from numpy import ndarray
+from numpy import float32, float64, int8, int32, int64, ndarray
 
 from embedx.kernels import ZERO, aligned_zeros, dot, kernel, kernel_part, select, sigmoid, softplus
 from embedx.samplers.contract import Pairs
 
-CERTAIN = np.float32(1e4)  # finite, as saved parameters must be; e^-CERTAIN is 0 in float64 too
+CERTAIN = float32(1e4)  # finite, as saved parameters must be; e^-CERTAIN is 0 in float64 too
 ROUNDS = 20  # at most, of Newton's method and a new split; most nodes are done after 3 to 6
 STEPS = 20  # of Newton's method at most
 HALVINGS = 10  # of a step that lowers the objective
@@ -84,25 +84,25 @@ def fit_tree(features: ndarray, n_features: int, pairs: Pairs, *, l2: float, thr
     n_labels, width = len(pairs.offsets) - 1, n_features + 1
     n_leaves = n_leaves_for(n_labels)
     labels = _Labels(
-        np.arange(n_labels, dtype=np.int32), np.zeros((n_labels, width)), np.zeros(n_labels), np.zeros(n_labels, np.int8)
+        np.arange(n_labels, dtype=int32), np.zeros((n_labels, width)), np.zeros(n_labels), np.zeros(n_labels, int8)
     )
     _sum_features(features, pairs, labels.sums)
-    weights, biases = aligned_zeros(n_leaves - 1, n_features), np.zeros(n_leaves - 1, np.float32)
-    bounds = np.array([0, n_labels], np.int64)
+    weights, biases = aligned_zeros(n_leaves - 1, n_features), np.zeros(n_leaves - 1, float32)
+    bounds = np.array([0, n_labels], int64)
     with ThreadPoolExecutor(threads) as pool:
         while len(bounds) - 1 < n_leaves:
             at, n_nodes = bounds, len(bounds) - 1
             edges = np.arange(min(n_nodes, threads * CHUNKS) + 1) * n_nodes // min(n_nodes, threads * CHUNKS)
 
-            def work(first: np.int64, last: np.int64, at: ndarray = at) -> None:
+            def work(first: int64, last: int64, at: ndarray = at) -> None:
                 workspace = _Workspace(*(np.zeros((width,) * n) for n in (1, 1, 1, 1, 1, 2)))
                 _fit_nodes(features, pairs, labels, at, first, last, float(l2), ROUNDS, weights, biases, workspace)
 
             list(pool.map(work, edges[:-1], edges[1:]))
             middles = bounds[:-1] + np.diff(bounds) // 2
             bounds = np.append(np.column_stack([bounds[:-1], middles]).reshape(-1), n_labels)
-    label_of_leaf = np.full(n_leaves, -1, np.int32)
-    leaf_of_label = np.zeros(n_labels, np.int32)
+    label_of_leaf = np.full(n_leaves, -1, int32)
+    leaf_of_label = np.zeros(n_labels, int32)
     inhabited = np.flatnonzero(np.diff(bounds))
     label_of_leaf[inhabited] = labels.order
     leaf_of_label[labels.order] = inhabited
@@ -205,7 +205,7 @@ def _split(labels, low, middle, high, workspace):
     select(labels.order, labels.gain, low, middle, high)
     n_changed = 0
     for at in range(low, high):
-        y, side = labels.order[at], np.int8(at >= middle)
+        y, side = labels.order[at], int8(at >= middle)
         n_changed += labels.side[y] != side
         labels.side[y] = side
     return n_changed
@@ -265,11 +265,11 @@ def _gradient_and_hessian(features, pairs, order, low, middle, high, n_pairs, l2
             if turn < every:
                 continue
             turn = 0
-            weight = every * np.float64(pairs.weights[p])
+            weight = every * float64(pairs.weights[p])
             for a in range(k):
                 x[a] = features[pairs.inputs[p], a]
-            margin = np.float32(sign * _inner(x, theta))
-            wrong = np.float64(sigmoid(-margin))
+            margin = float32(sign * _inner(x, theta))
+            wrong = float64(sigmoid(-margin))
             value -= weight * softplus(-margin)
             total += weight
             for a in range(k + 1):
@@ -306,8 +306,8 @@ def _newton_step(workspace):
 
 def log_probabilities(tree: Tree, features: ndarray) -> ndarray:
     """log p of every label, float32 (n, n_labels), by one pass down the tree."""
-    out = np.empty((len(features), len(tree.leaf_of_label)), np.float32)
-    nodes = np.empty(2 * len(tree.label_of_leaf) - 1, np.float32)
+    out = np.empty((len(features), len(tree.leaf_of_label)), float32)
+    nodes = np.empty(2 * len(tree.label_of_leaf) - 1, float32)
     for start in range(0, len(features), SCORED):
         rows = slice(start, start + SCORED)
         _down(features[rows] @ tree.weights.T + tree.biases, tree.leaf_of_label, nodes, out[rows])
@@ -332,7 +332,7 @@ def _down(scores, leaf_of_label, nodes, out):
 def log_likelihood(tree: Tree, features: ndarray, pairs: Pairs) -> float:
     """Mean log p of the pairs."""
     total = _log_likelihood(tree, features, pairs)
-    return total / max(pairs.weights.sum(dtype=np.float64), 1e-30)
+    return total / max(pairs.weights.sum(dtype=float64), 1e-30)
 
 
 @kernel
@@ -340,9 +340,9 @@ def _log_likelihood(tree, features, pairs):
     """Summed log p of the pairs, by their weights."""
     total = 0.0
     for y in range(tree.leaf_of_label.size):
-        leaf = np.int64(tree.leaf_of_label[y])
+        leaf = int64(tree.leaf_of_label[y])
         for p in range(pairs.offsets[y], pairs.offsets[y + 1]):
-            log_p = path_log_probability(tree.weights, tree.biases, leaf, features, np.int64(pairs.inputs[p]))
+            log_p = path_log_probability(tree.weights, tree.biases, leaf, features, int64(pairs.inputs[p]))
             total += pairs.weights[p] * log_p
     return total
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from numpy import ndarray
+from numpy import float32, float64, ndarray
 
 from embedx.engine import skipgram as engine, subwords
 from embedx.errors import DivergedError, EmbedxError
@@ -116,7 +116,7 @@ class Task:
     def stream(self) -> TokenStream:
         """The corpus as training sees it."""
         keep = np.zeros(len(self.remap), np.uint32)
-        chance = keep_probability(self.words.trained_counts, self.config.vocabulary.sample).astype(np.float64)
+        chance = keep_probability(self.words.trained_counts, self.config.vocabulary.sample).astype(float64)
         keep[self.remap >= 0] = np.minimum(chance * 2**32, 2**32 - 1)[self.remap[self.remap >= 0]]
         held_out = self.heldout.pieces if self.heldout else np.zeros(n_pieces(self.corpus.tokens), np.uint8)
         return TokenStream(self.corpus.tokens, self.remap, keep, held_out)
@@ -153,7 +153,7 @@ class Task:
         step = max(1, min(65536, INITIAL_FLOATS // dim))  # by blocks, so that no second table is ever in memory
         for start in range(0, len(inputs), step):
             block = inputs[start : start + step, :dim]
-            block[:] = (rng.random(block.shape, dtype=np.float32) - np.float32(0.5)) / np.float32(dim)
+            block[:] = (rng.random(block.shape, dtype=float32) - float32(0.5)) / float32(dim)
         if settings.bias != "none":
             inputs[:, dim] = 1
         if settings.bias == "frequency":
@@ -350,7 +350,7 @@ def prepared(corpus: EncodedCorpus, config: Configuration, progress: Progress) -
 
 def _check_finite(task: Task) -> None:
     """Raise `DivergedError` if a parameter is not finite."""
-    if not all(np.isfinite(table.rows.sum(dtype=np.float64)) for table in (task.tables.inputs, task.tables.outputs)):
+    if not all(np.isfinite(table.rows.sum(dtype=float64)) for table in (task.tables.inputs, task.tables.outputs)):
         remedy = f"try a smaller --learning-rate than {task.config.settings.learning_rate:g}"
         raise DivergedError(f"vectors are no longer finite at the end of training; {remedy}")
 

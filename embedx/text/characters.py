@@ -10,6 +10,7 @@ import unicodedata
 from typing import NamedTuple
 
 import numpy as np
+from numpy import int64
 
 from embedx.text.tables import SENTENCE_END, TOKEN_END
 
@@ -34,7 +35,7 @@ class Characters(NamedTuple):
 def tables(tokenizer: str, lowercase: bool) -> Characters:
     """The tables for these settings, from the Unicode data of this Python."""
     characters = list(map(chr, range(sys.maxunicode + 1)))
-    difference = np.zeros(len(characters), np.int64)
+    difference = np.zeros(len(characters), int64)
     if lowercase:
         for code, c in enumerate(characters):
             # Each by itself; the context that str.lower() looks at would make a capital sigma that ends a word ς.
@@ -45,19 +46,19 @@ def tables(tokenizer: str, lowercase: bool) -> Characters:
     else:
         separates = [c.isspace() or c == "\0" for c in characters]
     difference[separates] = SEPARATOR
-    plain = np.full(256, NOT_ASCII, np.int64)
+    plain = np.full(256, NOT_ASCII, int64)
     plain[:128] = np.where(difference[:128] == SEPARATOR, SEPARATES, np.arange(128) + difference[:128])
     plain[ord("\n")] = LINE_END
     rows: dict[bytes, int] = {}
     blocks = [rows.setdefault(row.tobytes(), len(rows)) for row in difference.reshape(-1, 1 << BLOCK_BITS)]
-    return Characters(plain, np.array(blocks), np.array([np.frombuffer(row, np.int64) for row in rows]))
+    return Characters(plain, np.array(blocks), np.array([np.frombuffer(row, int64) for row in rows]))
 
 
 @functools.cache
 def whole_tokens() -> Characters:
     """The tables for tokens that are ended by TOKEN_END and SENTENCE_END, bytes that UTF-8 never has, and hold any others."""
-    plain = np.full(256, NOT_ASCII, np.int64)
+    plain = np.full(256, NOT_ASCII, int64)
     plain[:128] = range(128)
     plain[[0, TOKEN_END[0]]] = SEPARATES
     plain[SENTENCE_END[0]] = LINE_END
-    return Characters(plain, np.zeros((sys.maxunicode + 1) >> BLOCK_BITS, np.int64), np.zeros((1, 1 << BLOCK_BITS), np.int64))
+    return Characters(plain, np.zeros((sys.maxunicode + 1) >> BLOCK_BITS, int64), np.zeros((1, 1 << BLOCK_BITS), int64))

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from numpy import ndarray
+from numpy import int32, int64, ndarray
 
 from embedx.kernels import kernel, kernel_part
 from embedx.settings import PhraseSettings
@@ -45,7 +45,7 @@ class Pairs(NamedTuple):
 
     def code(self, ids: Sequence[int]) -> int:
         """The code of a pair by the ids of its words and of the connectors between; -1 if it is none."""
-        tokens = np.array(ids, np.int32)
+        tokens = np.array(ids, int32)
         tokens.setflags(write=False)  # as those of a corpus: one type, one compilation
         code, last = pair_at(tokens, 0, self)
         return code if last == len(ids) - 1 else -1
@@ -63,7 +63,7 @@ class Pairs(NamedTuple):
 def pairs_of(words: Sequence[str], connectors: Sequence[str]) -> Pairs:
     """The codes of the pairs of `words`, by id."""
     digits = {word: digit for digit, word in enumerate(connectors, 1)}
-    connector = np.fromiter((digits.get(word, 0) for word in words), np.int32, len(words))
+    connector = np.fromiter((digits.get(word, 0) for word in words), int32, len(words))
     word_bits = len(words).bit_length()
     return Pairs(connector, len(connectors) + 1, word_bits, min(63 - 2 * word_bits, MAX_SEQUENCE_BITS))
 
@@ -83,7 +83,7 @@ def find(corpus: EncodedCorpus, settings: PhraseSettings, folder: Path, progress
         counter.commit(write_pairs(tokens, start, stop, pairs, counter.reserve(stop - start)))
         progress.update(stop)
     progress.finish()
-    n_pairs, frequent = 0, [np.empty((0, 2), np.int64)]
+    n_pairs, frequent = 0, [np.empty((0, 2), int64)]
     for codes, times in counter.counted(progress, "merging pairs of words", " pairs"):
         n_pairs += len(codes)
         frequent.append(np.column_stack([codes, times])[times >= settings.phrase_min_count])
@@ -112,12 +112,12 @@ def scores_of(a: ndarray, b: ndarray, ab: ndarray, n_strings: int, n_tokens: int
 @kernel_part
 def pair_at(tokens, at, pairs):
     """The code of the pair whose first word is tokens[at], and where its second word is; (-1, at) if there is none."""
-    word = np.int64(tokens[at])
+    word = int64(tokens[at])
     if word < 0 or pairs.connector[word] > 0:
-        return np.int64(-1), at
-    sequence = np.int64(0)
+        return int64(-1), at
+    sequence = int64(0)
     for place in range(at + 1, tokens.size):
-        other = np.int64(tokens[place])
+        other = int64(tokens[place])
         if other < 0:
             break
         connector = pairs.connector[other]
@@ -126,7 +126,7 @@ def pair_at(tokens, at, pairs):
         sequence = sequence * pairs.base + connector
         if sequence >> pairs.sequence_bits:
             break
-    return np.int64(-1), at
+    return int64(-1), at
 
 
 @kernel

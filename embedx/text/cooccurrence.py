@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from numpy import ndarray
+from numpy import float32, int32, int64, ndarray, uint64
 
 from embedx.errors import EmbedxError
 from embedx.kernels import kernel
@@ -39,7 +39,7 @@ class Counts(NamedTuple):
 
 @contextlib.contextmanager
 def counted(
-    stream: TokenStream, n_words: int, window: int, keys: Sequence[np.uint64], memory: int, progress: Progress = SILENT,
+    stream: TokenStream, n_words: int, window: int, keys: Sequence[uint64], memory: int, progress: Progress = SILENT,
     home: Path | None = None,
 ) -> Iterator[Counts]:  # fmt: skip
     """The counts of one epoch of `stream` for each of `keys`, which decide what is kept and how far windows reach in it.
@@ -63,7 +63,7 @@ def totals(counts: Counts) -> tuple[ndarray, ndarray]:
 
 
 def _counts(
-    stream: TokenStream, n_words: int, window: int, keys: Sequence[np.uint64], memory: int, folder: Path, progress: Progress
+    stream: TokenStream, n_words: int, window: int, keys: Sequence[uint64], memory: int, folder: Path, progress: Progress
 ) -> Counts:
     """The pairs of all epochs, counted and written to a folder. Raises `EmbedxError` if there is no pair at all."""
     n_tokens, width = len(stream.tokens), 2 * window
@@ -78,16 +78,16 @@ def _counts(
             counter.commit(_write_pairs(stream, window, start, stop, key, words, pairs))
             progress.update(epoch * n_tokens + stop)
     progress.finish()
-    n_of_input = np.zeros(n_words, np.int64)
+    n_of_input = np.zeros(n_words, int64)
     with open(folder / "targets", "wb") as targets, open(folder / "times", "wb") as times:
         for pairs, counts in counter.counted(progress, "merging pairs", " pairs"):
-            pairs.astype(np.int32).tofile(targets)  # the lower half
-            counts.astype(np.float32).tofile(times)
+            pairs.astype(int32).tofile(targets)  # the lower half
+            counts.astype(float32).tofile(times)
             n_of_input += np.bincount(pairs >> 32, minlength=n_words)
     if not n_of_input.any():
         raise EmbedxError(NO_PAIR_KEPT)
     offsets = np.concatenate(([0], np.cumsum(n_of_input)))
-    return Counts(offsets, np.memmap(folder / "targets", np.int32, "r"), np.memmap(folder / "times", np.float32, "r"))
+    return Counts(offsets, np.memmap(folder / "targets", int32, "r"), np.memmap(folder / "times", float32, "r"))
 
 
 @kernel
@@ -107,6 +107,6 @@ def _write_pairs(stream, window, start, stop, key, words, pairs):
     for y in range(first, last):
         for x in range(max(y - words.reach[y], 0), min(y + words.reach[y] + 1, n_words)):
             if x != y and words.sentence[x] == words.sentence[y]:
-                pairs[n] = (np.int64(words.word[x]) << 32) | np.int64(words.word[y])
+                pairs[n] = (int64(words.word[x]) << 32) | int64(words.word[y])
                 n += 1
     return n

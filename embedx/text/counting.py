@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy import ndarray
+from numpy import int64, ndarray
 
 from embedx.training import Progress
 
@@ -48,14 +48,14 @@ class SortedRuns:
             return
         max_entries = max(memory // BYTES_PER_ENTRY, MIN_ENTRIES)
         step = max(max_entries // (2 * len(runs)), 1)
-        all_keys = np.memmap(self.keys, np.int64, "r")
+        all_keys = np.memmap(self.keys, int64, "r")
         bounds = np.sort(np.concatenate([all_keys[run][::step] for run in runs]))[len(runs) :: len(runs)]
         cuts = [[run.start, *(run.start + np.searchsorted(all_keys[run], bounds)).tolist(), run.stop] for run in runs]
         done = 0
         progress.start(title, self.ends[-1], unit)
         for parts in zip(*(map(slice, cut, cut[1:]) for cut in cuts), strict=True):
             # mapped again, so that what was read before takes no memory
-            files = np.memmap(self.keys, np.int64, "r"), np.memmap(self.values, self.dtype, "r")
+            files = np.memmap(self.keys, int64, "r"), np.memmap(self.values, self.dtype, "r")
             keys, values = (np.concatenate([file[part] for part in parts]) for file in files)
             order = np.argsort(keys, kind="stable")  # by timsort, which merges runs
             keys, values = keys[order], values[order]
@@ -72,7 +72,7 @@ class Counter:
 
     def __init__(self, folder: Path, memory: int) -> None:
         self.memory = memory
-        self.buffer = np.empty(max(memory // BYTES_PER_KEY, 1), np.int64)
+        self.buffer = np.empty(max(memory // BYTES_PER_KEY, 1), int64)
         self.n_keys = 0  # in the buffer
         self.runs = SortedRuns(folder, "counted", np.int32)
 
@@ -81,7 +81,7 @@ class Counter:
         if self.n_keys + n > len(self.buffer):
             self._write_run()
         if n > len(self.buffer):
-            self.buffer = np.empty(n, np.int64)
+            self.buffer = np.empty(n, int64)
         return self.buffer[self.n_keys : self.n_keys + n]
 
     def commit(self, n: int) -> None:
@@ -91,9 +91,9 @@ class Counter:
     def counted(self, progress: Progress, title: str, unit: str) -> Iterator[tuple[ndarray, ndarray]]:
         """The distinct keys, ascending, and their counts, int64, in blocks; the counter cannot be used afterwards."""
         self._write_run()
-        self.buffer = np.empty(0, np.int64)
+        self.buffer = np.empty(0, int64)
         for keys, counts, first in self.runs.merged(self.memory, progress, title, unit):
-            yield keys[first], np.add.reduceat(counts, first, dtype=np.int64)
+            yield keys[first], np.add.reduceat(counts, first, dtype=int64)
 
     def _write_run(self) -> None:
         keys = self.buffer[: self.n_keys]

@@ -19,7 +19,7 @@ initial biases, the unigram model. See `embedx.text.vocabulary.trained_counts`.
 from typing import NamedTuple
 
 import numpy as np
-from numpy import ndarray
+from numpy import int64, ndarray
 
 from embedx.errors import EmbedxError
 from embedx.text.tokenizer import END_OF_SENTENCE
@@ -69,7 +69,7 @@ def hold_out(tokens: ndarray, remap: ndarray, share: float, n_words: int | None 
     span = np.repeat(np.arange(len(bounds)), [stop - start for start, stop in bounds])
     sentence = np.cumsum((held == END_OF_SENTENCE) | (np.diff(span, prepend=0) != 0))
     is_word = held != END_OF_SENTENCE
-    counts = np.zeros(int(remap.max(initial=-1)) + 1 if n_words is None else n_words, np.int64)
+    counts = np.zeros(int(remap.max(initial=-1)) + 1 if n_words is None else n_words, int64)
     for place in np.flatnonzero(pieces).tolist():
         piece = tokens[place * PIECE : (place + 1) * PIECE]
         words = remap[piece[piece != END_OF_SENTENCE]]
@@ -94,7 +94,7 @@ def spans_of(n: int, share: float) -> tuple[ndarray, int]:
     chunk = np.arange(n_spans + 1) * n // n_spans
     length = np.diff(np.arange(n_spans + 1) * held // n_spans)
     spare = np.diff(chunk) - length - 2 * border
-    first = chunk[:-1] + border + (np.random.default_rng(SEED).random(n_spans) * (spare + 1)).astype(np.int64)
+    first = chunk[:-1] + border + (np.random.default_rng(SEED).random(n_spans) * (spare + 1)).astype(int64)
     return np.column_stack([first, first + length]), border
 
 

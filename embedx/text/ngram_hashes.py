@@ -9,11 +9,12 @@ They are the same on every machine.
 from collections.abc import Sequence
 
 import numpy as np
+from numpy import int32, int64, uint64
 
 from embedx.kernels import kernel, kernel_part
 from embedx.text.ngrams import BEGINNING, END, FNV_OFFSET, FNV_PRIME, MASK, NOT_SPLIT, SIGN, NGrams, encoded
 
-OF_NEXT_WORD = np.int64(116049371)
+OF_NEXT_WORD = int64(116049371)
 
 
 def bucket_lists(words: Sequence[bytes], ngrams: NGrams) -> tuple[np.ndarray, np.ndarray]:
@@ -23,14 +24,14 @@ def bucket_lists(words: Sequence[bytes], ngrams: NGrams) -> tuple[np.ndarray, np
     """
     beginning, end, not_split = (encoded(each) for each in (BEGINNING, END, NOT_SPLIT))
     pieces = [b"" if word == not_split else beginning + word + end for word in words]
-    ends = np.cumsum([len(piece) for piece in pieces], dtype=np.int64)
+    ends = np.cumsum([len(piece) for piece in pieces], dtype=int64)
     text = np.frombuffer(b"".join([*pieces, b"\0"]), np.uint8)  # never empty
     del pieces
-    offsets = np.zeros(len(words) + 1, np.int64)
+    offsets = np.zeros(len(words) + 1, int64)
     plain = (ngrams.shortest, ngrams.longest, ngrams.n_buckets)
-    list_buckets(text, ends, *plain, offsets, np.zeros(0, np.int32))
+    list_buckets(text, ends, *plain, offsets, np.zeros(0, int32))
     np.cumsum(offsets, out=offsets)
-    rows = np.zeros(int(offsets[-1]), np.int32)
+    rows = np.zeros(int(offsets[-1]), int32)
     list_buckets(text, ends, *plain, offsets.copy(), rows)
     return offsets, rows
 
@@ -39,10 +40,10 @@ def bucket_lists(words: Sequence[bytes], ngrams: NGrams) -> tuple[np.ndarray, np
 def hash_words(letters, starts, hashes):
     """Write the hash of each word, letters[starts[w]:starts[w + 1]], to `hashes`, int64 (n_words,)."""
     for w in range(hashes.size):
-        value = np.uint64(FNV_OFFSET)
+        value = uint64(FNV_OFFSET)
         for i in range(starts[w], starts[w + 1]):
             value = _hashed(value, letters[i])
-        hashes[w] = np.int64(value) - ((np.int64(value) >> 31) << 32)  # the highest bit is the sign
+        hashes[w] = int64(value) - ((int64(value) >> 31) << 32)  # the highest bit is the sign
 
 
 @kernel
@@ -52,13 +53,13 @@ def list_buckets(text, ends, shortest, longest, n_buckets, offsets, buckets):
 
     text  uint8: the words, each between < and >, one after the other; `ends` int64 (n_words,) is where each ends
     """
-    begin = np.int64(0)
+    begin = int64(0)
     for w in range(ends.size):
         end = ends[w]
-        n = np.int64(1)
+        n = int64(1)
         for first in range(begin, end):
             if (text[first] & 0xC0) != 0x80:  # else a character does not begin here
-                value = np.uint64(FNV_OFFSET)
+                value = uint64(FNV_OFFSET)
                 length, at = 0, first
                 while at < end and length < longest:
                     length += 1
@@ -69,7 +70,7 @@ def list_buckets(text, ends, shortest, longest, n_buckets, offsets, buckets):
                         at += 1
                     if length >= shortest and not (length == 1 and (first == begin or at == end)):
                         if buckets.size > 0:
-                            buckets[offsets[w] + n] = np.int64(value % np.uint64(n_buckets))
+                            buckets[offsets[w] + n] = int64(value % uint64(n_buckets))
                         n += 1
         if buckets.size == 0:
             offsets[w + 1] = n
@@ -79,5 +80,5 @@ def list_buckets(text, ends, shortest, longest, n_buckets, offsets, buckets):
 @kernel_part
 def _hashed(value, byte):
     """The hash of some bytes and one more."""
-    signed = np.uint64(byte) | np.uint64(SIGN) if byte > 127 else np.uint64(byte)
-    return ((value ^ signed) * np.uint64(FNV_PRIME)) & np.uint64(MASK)
+    signed = uint64(byte) | uint64(SIGN) if byte > 127 else uint64(byte)
+    return ((value ^ signed) * uint64(FNV_PRIME)) & uint64(MASK)

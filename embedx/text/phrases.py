@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from numpy import int32, int64
 
 from embedx.errors import EmbedxError
 from embedx.kernels import kernel
@@ -88,10 +89,10 @@ def _join_all(
                 ids[each.joined] = len(words)
                 words.append(each.joined)
             target[code] = ids[each.joined]
-    codes = np.array(sorted(target), np.int64)
-    targets = np.array([target[code] for code in codes.tolist()], np.int32)
-    numbers, n_types = np.full(len(words), -1, np.int32), 0
-    out, at = np.empty(CHUNK, np.int32), 0
+    codes = np.array(sorted(target), int64)
+    targets = np.array([target[code] for code in codes.tolist()], int32)
+    numbers, n_types = np.full(len(words), -1, int32), 0
+    out, at = np.empty(CHUNK, int32), 0
     progress.start("joining collocations", len(tokens), " tokens")
     while at < len(tokens):
         at, n, n_types = join(tokens, at, pairs, codes, targets, numbers, n_types, out)
@@ -112,17 +113,17 @@ def join(tokens, at, pairs, codes, targets, numbers, n_types, out):
     """
     n = 0
     while at < tokens.size and n < out.size:
-        word = np.int64(tokens[at])
+        word = int64(tokens[at])
         code, last = pair_at(tokens, at, pairs)
         if code >= 0:
             k = np.searchsorted(codes, code)
             if k < codes.size and codes[k] == code:
-                word, at = np.int64(targets[k]), last
+                word, at = int64(targets[k]), last
         if word >= 0:
             if numbers[word] < 0:
                 numbers[word] = n_types
                 n_types += 1
-            word = np.int64(numbers[word])
+            word = int64(numbers[word])
         out[n] = word
         n += 1
         at += 1

@@ -21,6 +21,7 @@ built:
 from pathlib import Path
 
 import numpy as np
+from numpy import int32, int64, uint8
 
 from embedx.errors import EmbedxError
 from embedx.text.counting import SortedRuns
@@ -34,7 +35,7 @@ class Spill:
 
     def __init__(self, folder: Path) -> None:
         self.segments: list[tuple[int, int]] = []  # of each how many entries, and how many tokens, there are up to its end
-        self._runs = SortedRuns(folder, "spilled", np.int64)
+        self._runs = SortedRuns(folder, "spilled", int64)
         files = (folder / f"spilled-{name}.bin" for name in ("letters", "starts", "numbers"))
         self._letters, self._starts, self._numbers = files
         self._n_letters = 0
@@ -42,10 +43,10 @@ class Spill:
     def add(self, words: WordList, end: int) -> None:
         """Write out the words of a table, by which the tokens are numbered from the end of the segment before to `end`."""
         first = self.segments[-1][0] if self.segments else 0
-        hashes = np.fromiter(map(hash, words), np.int64, len(words))
+        hashes = np.fromiter(map(hash, words), int64, len(words))
         order = np.argsort(hashes)
         self._runs.add([(hashes[order], order + first)])
-        _append(self._letters, np.frombuffer(words.letters, np.uint8))
+        _append(self._letters, np.frombuffer(words.letters, uint8))
         _append(self._starts, words.starts[:-1] + self._n_letters)
         self._n_letters += len(words.letters)
         self.segments.append((first + len(words), end))
@@ -56,16 +57,16 @@ class Spill:
         """
         _append(self._starts, np.array([self._n_letters]))
         n_entries, n_tokens = self.segments[-1]
-        numbers = np.memmap(self._numbers, np.int64, "w+", shape=(n_entries,))
+        numbers = np.memmap(self._numbers, int64, "w+", shape=(n_entries,))
         n_types = 0
         for _, entries, groups in self._runs.merged(memory, progress, "merging words", " words"):
             numbers[entries] = np.repeat(entries[groups], np.diff(groups, append=len(entries)))
             n_types += len(groups)
         if n_types > MAX_TYPES:
             raise EmbedxError(f"more than {MAX_TYPES} different words: clean the text, or try --tokenizer words")
-        old_letters, old_starts = np.memmap(self._letters, np.uint8, "r").data, np.memmap(self._starts, np.int64, "r")
-        new_starts = np.lib.format.open_memmap(starts, "w+", np.int64, shape=(n_types + 1,))
-        all_tokens = np.memmap(tokens, np.int32, "r+")
+        old_letters, old_starts = np.memmap(self._letters, uint8, "r").data, np.memmap(self._starts, int64, "r")
+        new_starts = np.lib.format.open_memmap(starts, "w+", int64, shape=(n_types + 1,))
+        all_tokens = np.memmap(tokens, int32, "r+")
         n = start = begin = 0
         progress.start("numbering words", n_tokens, " tokens")
         with letters.open("wb") as out:
@@ -74,7 +75,7 @@ class Spill:
                 new = start + np.flatnonzero(first == np.arange(start, stop))
                 numbers[new] = np.arange(n, n + len(new))
                 numbers[start:stop] = numbers[first]
-                own = np.asarray(numbers[start:stop], np.int32)
+                own = np.asarray(numbers[start:stop], int32)
                 begins, ends = old_starts[new], old_starts[new + 1]
                 out.writelines(old_letters[a:b] for a, b in zip(begins.tolist(), ends.tolist(), strict=True))
                 new_starts[n + 1 : n + 1 + len(new)] = new_starts[n] + np.cumsum(ends - begins)

@@ -6,7 +6,7 @@ Both are drawn by position in the corpus, so that every pass draws again and any
 from typing import NamedTuple
 
 import numpy as np
-from numpy import ndarray
+from numpy import int32, ndarray, uint64
 
 from embedx.kernels import bits, by_address, high_half, kernel_part, low_half_below
 from embedx.text.heldout import PIECE
@@ -40,14 +40,14 @@ class KeptWords(NamedTuple):
 def new_words(window: int, n_tokens: int) -> KeptWords:
     """Memory for the words of chunks of up to `n_tokens` tokens."""
     capacity = n_tokens + 2 * window
-    return KeptWords(*(np.zeros(capacity, np.int32) for _ in range(3)))
+    return KeptWords(*(np.zeros(capacity, int32) for _ in range(3)))
 
 
 def context_words(tokens: ndarray, window: int) -> float:
     """How many words a centre has around it, before any is left out: exact where windows are drawn and sentences long."""
     if window != WHOLE_SENTENCE:
         return window + 1
-    ends = np.flatnonzero(np.append(tokens[:LOOKED_AT], np.int32(END_OF_SENTENCE)) == END_OF_SENTENCE)
+    ends = np.flatnonzero(np.append(tokens[:LOOKED_AT], int32(END_OF_SENTENCE)) == END_OF_SENTENCE)
     lengths = np.diff(ends, prepend=-1) - 1
     return float((lengths * np.minimum(lengths - 1, 2 * window)).sum() / max(lengths.sum(), 1))
 
@@ -66,7 +66,7 @@ def keep_words(stream, window, start, stop, key, words):
         if _ends_sentence(stream, position):
             sentence += 1
             continue
-        word, drawn = stream.word[stream.tokens[position]], bits(key, np.uint64(position))
+        word, drawn = stream.word[stream.tokens[position]], bits(key, uint64(position))
         words.word[n], words.sentence[n] = word, sentence  # whether it is kept cannot be predicted: no branch
         words.reach[n] = window if window == WHOLE_SENTENCE else 1 + low_half_below(drawn, window)
         n_seen += word != LEFT_OUT
@@ -107,14 +107,14 @@ def _ends_sentence(stream, position):
 @kernel_part
 def _survives(stream, position, drawn):
     """Whether the token at `position`, a word of the vocabulary, survives subsampling by its random bits."""
-    return high_half(drawn) <= np.uint64(stream.keep[stream.tokens[position]])
+    return high_half(drawn) <= uint64(stream.keep[stream.tokens[position]])
 
 
 @kernel_part
 def _add_to_margin(stream, position, key, words, n, sentence):
     """Write the token at `position` to place n if it is kept; return whether it is."""
     word = stream.word[stream.tokens[position]]
-    if word == LEFT_OUT or not _survives(stream, position, bits(key, np.uint64(position))):
+    if word == LEFT_OUT or not _survives(stream, position, bits(key, uint64(position))):
         return False
     words.word[n], words.sentence[n] = word, sentence
     return True

@@ -12,7 +12,7 @@ UTF-8 is. So one endless word does not take all memory.
 from typing import NamedTuple
 
 import numpy as np
-from numpy import ndarray
+from numpy import int64, ndarray, uint8
 
 from embedx.errors import EmbedxError
 from embedx.kernels import kernel, kernel_part, prefetch
@@ -44,7 +44,7 @@ AHEAD = 16  # slots of a table whose words are about to be looked up in another,
 SPREAD = 0x9E3779  # the golden ratio's first 24 bits, odd: spreads signatures over the slots (Knuth, TAOCP 3, 6.4)
 
 # By first byte, the number of bytes of a character, 0 for none, and the range of the second (Unicode 15, table 3-7).
-UTF8_WIDTH, UTF8_LOW, UTF8_HIGH = np.zeros(256, np.int64), np.full(256, 0x80), np.full(256, 0xBF)
+UTF8_WIDTH, UTF8_LOW, UTF8_HIGH = np.zeros(256, int64), np.full(256, 0x80), np.full(256, 0xBF)
 UTF8_WIDTH[0xC2:0xE0], UTF8_WIDTH[0xE0:0xF0], UTF8_WIDTH[0xF0:0xF5] = 2, 3, 4
 UTF8_LOW[[0xE0, 0xF0]], UTF8_HIGH[[0xED, 0xF4]] = (0xA0, 0x90), (0x9F, 0x8F)
 
@@ -65,9 +65,9 @@ def packed(key, byte):
 
 @kernel_part
 def long_signature(letters, start, end):
-    h = np.int64(HASH_START)
+    h = int64(HASH_START)
     for i in range(start, end):
-        h = ((h ^ np.int64(letters[i])) * HASH_PRIME) & HASH_MASK
+        h = ((h ^ int64(letters[i])) * HASH_PRIME) & HASH_MASK
     return LONG | h
 
 
@@ -81,7 +81,7 @@ def home_slot(signature, slots):
 def decoded(data, p, n):
     """The character at data[p] and its width; (-1, width) if ill-formed, its width as Python's decoder replaces it;
     (-1, 0) if data[:n] ends before the character does."""
-    lead = np.int64(data[p])
+    lead = int64(data[p])
     width, low, high = UTF8_WIDTH[lead], UTF8_LOW[lead], UTF8_HIGH[lead]
     if width == 0:
         return -1, 1
@@ -89,7 +89,7 @@ def decoded(data, p, n):
     for i in range(1, width):
         if p + i >= n:
             return -1, 0
-        byte = np.int64(data[p + i])
+        byte = int64(data[p + i])
         if byte < low or byte > high:
             return -1, i
         low, high = 0x80, 0xBF
@@ -199,7 +199,7 @@ def scan(data, p, on_bad, characters, state, table, out):
                 if on_bad == SKIP:
                     p += width
                     continue
-                code = np.int64(REPLACEMENT)
+                code = int64(REPLACEMENT)
             elif code == BYTE_ORDER_MARK and state[OFFSET] + p == 0:
                 p += width
                 continue
@@ -214,7 +214,7 @@ def scan(data, p, on_bad, characters, state, table, out):
         if end - start > MAX_WORD_BYTES:
             state[TOO_LONG] += 1
             end = start
-            key = np.int64(0)
+            key = int64(0)
         if end > start:
             if types + 2 > len(starts) or 2 * types >= len(slots):
                 break
@@ -223,7 +223,7 @@ def scan(data, p, on_bad, characters, state, table, out):
                 types += 1
             else:
                 end = start
-            key = np.int64(0)
+            key = int64(0)
             out[emitted] = number
             emitted += 1
         if letter == LINE_END and (emitted == 0 or out[emitted - 1] != END_OF_SENTENCE):
@@ -243,11 +243,11 @@ def enter_words(others, which, state, table, numbers):
     types = state[TYPES]
     for word in which:
         end = table.starts[types]
-        key = np.int64(0)
+        key = int64(0)
         for i in range(others.starts[word], others.starts[word + 1]):
             table.letters[end] = others.letters[i]
             end += 1
-            key = packed(key, np.int64(others.letters[i]))
+            key = packed(key, int64(others.letters[i]))
         numbers[word] = number_of(table, types, end, key)
         types += numbers[word] == types
     state[TYPES] = types
@@ -288,7 +288,7 @@ class Tokenizer:
     def __init__(self, settings: TextSettings) -> None:
         self.characters = tables(settings.tokenizer, settings.lowercase)
         self.on_bad = ON_BAD[settings.on_bad_utf8]
-        self.state = np.zeros(STATE_WIDTH, np.int64)
+        self.state = np.zeros(STATE_WIDTH, int64)
         self.table = new_table()
         self.segment = 0  # how often all words were taken out
         self.cut_off = b""  # the first bytes of a character whose others are in the next chunk
@@ -333,7 +333,7 @@ class Tokenizer:
         self.state[[EMITTED, BAD, FIRST_BAD, TOO_LONG]] = 0
         self.state[OFFSET] = offset - len(self.cut_off)
         out = np.empty(len(data) + 1, np.int32)
-        characters, letters = whole_tokens() if is_whole else self.characters, np.frombuffer(data, np.uint8)
+        characters, letters = whole_tokens() if is_whole else self.characters, np.frombuffer(data, uint8)
         before, p = -1, 0
         while before < p < len(data):  # no progress: a character is cut off
             stop = min(p + BLOCK_BYTES, len(data))
@@ -357,16 +357,14 @@ class Tokenizer:
                 raise EmbedxError(f"more than {MAX_TYPES} different words: clean the text, or try --tokenizer words")
             starts = grown(starts, types + 2)
         while 2 * types >= len(slots):
-            old, slots = slots, np.zeros((2 * len(slots), 2), np.int64)
+            old, slots = slots, np.zeros((2 * len(slots), 2), int64)
             enter_all(old, slots)
         self.table = Table(letters, starts, slots)
 
 
 def new_table() -> Table:
     """A table without words."""
-    return Table(
-        np.zeros(FIRST_LETTERS, np.uint8), np.zeros(FIRST_TYPES + 1, np.int64), np.zeros((2 * FIRST_TYPES, 2), np.int64)
-    )
+    return Table(np.zeros(FIRST_LETTERS, uint8), np.zeros(FIRST_TYPES + 1, int64), np.zeros((2 * FIRST_TYPES, 2), int64))
 
 
 def grown(array: ndarray, needed: int) -> ndarray:

@@ -4,7 +4,7 @@ import functools
 from dataclasses import dataclass
 
 import numpy as np
-from numpy import ndarray
+from numpy import float32, int32, ndarray
 
 from embedx.errors import EmbedxError
 from embedx.settings import VocabularySettings
@@ -49,9 +49,9 @@ def keep_probability(counts: ndarray, sample: float) -> ndarray:
     (Mikolov et al. 2013, eq. 5, states 1 - sqrt(t/f) for leaving out instead). 0 keeps all.
     """
     if sample == 0:
-        return np.ones(len(counts), np.float32)
+        return np.ones(len(counts), float32)
     ratio = sample * counts.sum() / counts
-    return np.asarray(np.minimum(1.0, np.sqrt(ratio) + ratio), np.float32)
+    return np.asarray(np.minimum(1.0, np.sqrt(ratio) + ratio), float32)
 
 
 def kept_counts(counts: ndarray, sample: float) -> ndarray:
@@ -69,8 +69,8 @@ def select(corpus: EncodedCorpus, settings: VocabularySettings) -> tuple[Vocabul
     if len(kept) == 0:
         seen = f"no word is seen {settings.min_count} times, the most frequent one {counts.max(initial=0)}"
         raise EmbedxError(f"{seen}; lower --min-count, or give more text")
-    remap = np.full(len(counts), -1, np.int32)
-    remap[kept] = np.arange(len(kept), dtype=np.int32)
+    remap = np.full(len(counts), -1, int32)
+    remap[kept] = np.arange(len(kept), dtype=int32)
     return Vocabulary(corpus.words.at(kept), counts[kept]), remap
 
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy import ndarray
+from numpy import float32, ndarray
 
 from embedx.errors import EmbedxError, choice, near
 from embedx.settings import MAX_PASSES, PhraseSettings, Record
@@ -124,7 +124,7 @@ class WordVectors:
         In a model with subwords a word that was never seen has a vector too, if one of its n-grams has.
         """
         if not isinstance(word, str):
-            return np.array([self[each] for each in word], np.float32).reshape(-1, self.vector_size)
+            return np.array([self[each] for each in word], float32).reshape(-1, self.vector_size)
         if word in self.key_to_index:
             return self.vectors[self.key_to_index[word]]
         vector = self.subwords.vector(word) if self.subwords is not None else None
@@ -194,8 +194,8 @@ class WordVectors:
             if isinstance(tokens, str):
                 raise EmbedxError(f"{tokens[:40]!r}: a document is a list of tokens; split the text")
             rows = [row for token in tokens if (row := self.key_to_index.get(token)) is not None]
-            means.append(self.vectors[rows].mean(axis=0) if rows else np.zeros(self.vector_size, np.float32))
-        return np.array(means, np.float32).reshape(len(means), self.vector_size)
+            means.append(self.vectors[rows].mean(axis=0) if rows else np.zeros(self.vector_size, float32))
+        return np.array(means, float32).reshape(len(means), self.vector_size)
 
     def analogy(self, a: str, b: str, c: str, top_k: int = TOP_K, *, topn: int | None = None) -> list[tuple[str, float]]:
         """Words d such that a is to b as c is to d: those with the largest cosine to b - a + c (3CosAdd)."""
@@ -211,7 +211,7 @@ class WordVectors:
         `topn`, as gensim calls it, is another name of `top_k`.
         """
         plus, minus = as_list(positive), as_list(negative)
-        query = np.zeros(self.vectors.shape[1], np.float32)
+        query = np.zeros(self.vectors.shape[1], float32)
         for sign, items in ((1, plus), (-1, minus)):
             for item in items:
                 query += sign * (self._unit(item) if isinstance(item, str) else item)
@@ -241,7 +241,7 @@ class WordVectors:
         found = []
         step = max(1, MAX_COSINES // len(self))
         for start in range(0, len(units), step):
-            cosines = np.array(units[start : start + step], np.float32) @ self.vectors.T / self._norms
+            cosines = np.array(units[start : start + step], float32) @ self.vectors.T / self._norms
             for row, own in zip(cosines, excluded[start : start + step], strict=True):
                 row[list(own)] = -np.inf
                 n = min(top_k, len(self) - len(own))

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import numpy as np
 import smart_open
-from numpy import ndarray
+from numpy import float32, ndarray
 
 from embedx.errors import EmbedxError
 from embedx.storage.disk import amount
@@ -101,18 +101,18 @@ class Table:
     def _stored(self, words: Sequence[str], block: ndarray) -> tuple[ndarray, ndarray]:
         largest = np.abs(block).max(axis=1, initial=0.0)
         if self.dtype == "int8":
-            scale = np.asarray(largest / np.float32(STEPS), np.float32)
+            scale = np.asarray(largest / float32(STEPS), float32)
             with np.errstate(over="ignore"):
                 steps = np.divide(block, scale[:, None], out=np.zeros_like(block), where=scale[:, None] > 0)
             return np.rint(np.clip(steps, -STEPS, STEPS)).astype(np.int8), scale
         if self.dtype == "float16" and (largest > MAX_FLOAT16).any():
             word = shown(words[int(np.argmax(largest > MAX_FLOAT16))])
             raise EmbedxError(f"--dtype float16: the vector of {word} has numbers above {MAX_FLOAT16:,g}; write float32")
-        return block.astype(DTYPES[self.dtype]), np.ones(len(block), np.float32)
+        return block.astype(DTYPES[self.dtype]), np.ones(len(block), float32)
 
     def arrays(self) -> dict[str, ndarray]:
         """`vectors` (words, dim) in the type to write, with int8 their `scale`, and `counts` where they are known."""
-        vectors, scale = np.empty(self.rows.shape, DTYPES[self.dtype]), np.empty(len(self.rows), np.float32)
+        vectors, scale = np.empty(self.rows.shape, DTYPES[self.dtype]), np.empty(len(self.rows), float32)
         for rows, block, scales in self.blocks():
             vectors[rows], scale[rows] = block, scales
         arrays = {"vectors": vectors} | ({"scale": scale} if self.dtype == "int8" else {})
@@ -182,7 +182,7 @@ def as_vectors(name: str, words: Sequence[Any], arrays: Mapping[str, ndarray]) -
             f"{name}: `vectors` is {given} and not ({len(words):,}, dim), of floats, or of int8 beside `scale`; {AGAIN}"
         )
     check_memory(name, 4 * vectors.size, "write fewer words, by --top")
-    found = np.empty(vectors.shape, np.float32)
+    found = np.empty(vectors.shape, float32)
     with np.errstate(all="ignore"):  # check_finite reports what overflows
         np.multiply(vectors, 1 if scale is None else scale[:, None], out=found, casting="unsafe")
     check_finite(name, words, found, AGAIN)

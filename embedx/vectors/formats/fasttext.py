@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy import ndarray
+from numpy import float32, int64, ndarray
 
 from embedx.errors import EmbedxError
 from embedx.storage.schema import first_not_finite, row_blocks
@@ -76,7 +76,7 @@ def read(file: Opened) -> Found:
     words = [each.decode("utf-8", "replace") for each in raw]
     check_memory(name, own.nbytes + (compiled().listing_bytes(raw, head.ngrams) if head.ngrams else 0), SMALLER)
     check_finite(name, words, own, AGAIN, "the row of the word")
-    vectors, subwords = np.array(own, np.float32), None
+    vectors, subwords = np.array(own, float32), None
     if head.ngrams is not None:
         buckets = _add_ngrams(raw, vectors, of_buckets, head.ngrams, progress)
         check_finite(name, words, vectors, AGAIN, "the row of an n-gram of the word")
@@ -108,7 +108,7 @@ def _head(name: str, data: mmap.mmap) -> Head:
         )
     check_memory(name, BYTES_OF_STRING * size, SMALLER)
     words = []
-    counts = np.zeros(n_words, np.int64)
+    counts = np.zeros(n_words, int64)
     for k in range(size):
         end = data.find(b"\0", at, at + MAX_WORD_BYTES)
         if end < 0 or end + 1 + ENTRY.size > len(data):
@@ -150,7 +150,7 @@ def _add_ngrams(words: Sequence[bytes], vectors: ndarray, rows: ndarray, ngrams:
         first, end = parts.offsets[k : k + 2]
         with np.errstate(all="ignore"):  # check_finite reports what is not finite
             vectors[k] += rows[buckets[parts.rows[first + 1 : end] - len(words)]].sum(axis=0)
-            vectors[k] /= np.float32(end - first)
+            vectors[k] /= float32(end - first)
         if k % 10_000 == 0:
             progress.update(k)
     progress.finish()
@@ -171,7 +171,7 @@ def pieces(table: Table) -> Iterator[bytes]:
     (n_words, dim), model = table.rows.shape, table.model
     subwords = model.subwords
     ngrams = subwords.ngrams if subwords else NGrams(0, 0, 0)
-    counts = np.ones(n_words, np.int64) if table.counts is None else np.maximum(table.counts, 1)
+    counts = np.ones(n_words, int64) if table.counts is None else np.maximum(table.counts, 1)
     window = model.settings.get("window", 5)
     yield HEAD.pack(  # what only training uses has fastText's defaults
         MAGIC, VERSION, dim, window, 5, 5, 5, 1, NEGATIVE_SAMPLING, SKIPGRAM, ngrams.n_buckets, ngrams.shortest, ngrams.longest,
@@ -186,13 +186,13 @@ def pieces(table: Table) -> Iterator[bytes]:
     if subwords is not None:
         step = max(1, BLOCK_FLOATS // dim)
         for first in range(0, ngrams.n_buckets, step):
-            block = np.zeros((min(step, ngrams.n_buckets - first), dim), np.float32)  # stays 0 for buckets without a vector
+            block = np.zeros((min(step, ngrams.n_buckets - first), dim), float32)  # stays 0 for buckets without a vector
             begin, end = np.searchsorted(subwords.buckets, [first, first + len(block)])
             block[subwords.buckets[begin:end] - first] = subwords.rows[begin:end]
             yield _bytes_of(block)
     yield SHAPE.pack(0, n_words, dim)
     has_outputs = model.output_vectors is not None and model.output_vectors.shape == model.vectors.shape
-    outputs = model.arrays["output"][:n_words] if has_outputs else np.broadcast_to(np.float32(0), (n_words, dim))
+    outputs = model.arrays["output"][:n_words] if has_outputs else np.broadcast_to(float32(0), (n_words, dim))
     yield from map(_bytes_of, row_blocks(outputs))
 
 
