@@ -9,7 +9,7 @@ from numpy import ndarray
 from embedx.classification.classifier import Classifier
 from embedx.distributed.ray_backend import connected, predictions
 from embedx.distributed.settings import ClusterSettings
-from embedx.training import Progress
+from embedx.training.progress import Progress
 
 MAX_ROWS = 1 << 13  # of a block
 

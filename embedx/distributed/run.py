@@ -10,7 +10,10 @@ from collections.abc import Sequence
 from embedx.distributed.ray_backend import DEPTH, LostWorkerError, Size, WorkerHandle, Workers
 from embedx.distributed.worker import Plan
 from embedx.settings import Record
-from embedx.training import Progress, Strategy, Tally, TrainState, n_bytes
+from embedx.training.memory import n_bytes
+from embedx.training.progress import Progress
+from embedx.training.state import TrainState
+from embedx.training.strategy import Strategy, Tally
 
 SLOWEST = 10.0  # times the mean seconds of a range, after which a worker is given up
 MIN_TIMEOUT = 60.0  # seconds

@@ -27,7 +27,7 @@ from embedx.skipgram.strategies import CHUNK, Streamed, empty_tables
 from embedx.skipgram.task import Task
 from embedx.text.encode import Corpora
 from embedx.text.subsampling import TokenStream
-from embedx.training import SILENT, Progress
+from embedx.training.progress import SILENT, Progress
 
 MERGES = 50  # of each worker over a run, where they are cheap enough
 # The more workers, the less each knows of the others: so many merges times the root of their number, as far as the head keeps

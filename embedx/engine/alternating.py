@@ -21,7 +21,13 @@ from numpy import float32, ndarray
 
 from embedx.engine.collapsed import INPUTS, NEITHER, OUTPUTS, AllRows, Evaluation, evaluate
 from embedx.optimizers.rowwise_adagrad_momentum import Means
-from embedx.training import Checkpoints, Progress, Schedule, Strategy, Tally, TrainState, to_the_end, trainer
+from embedx.training import trainer
+from embedx.training.checkpoint import Checkpoints
+from embedx.training.interrupts import to_the_end
+from embedx.training.progress import Progress
+from embedx.training.schedule import Schedule
+from embedx.training.state import TrainState
+from embedx.training.strategy import Strategy, Tally
 
 TRIES = 8  # of a step, the last at the rate divided by 2^28
 # On 10 MB of Wikipedia with 10,000 words, 15 iterations of row-wise Adagrad went from 8.155 to 7.650 nats; without growth to

@@ -6,7 +6,7 @@ from numba import typeof, types
 
 from embedx.kernels import COEFFICIENTS, is_cached
 from embedx.samplers.contract import LOG_EXPECTED_COUNT, SAMPLE, Sampler
-from embedx.training import Progress
+from embedx.training.progress import Progress
 
 
 def compile_function(function: Any, signature: Any) -> None:

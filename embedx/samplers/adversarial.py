@@ -25,7 +25,7 @@ from embedx.samplers.contract import Pairs, Sampler, SamplerData, new_data, pair
 from embedx.samplers.principal_components import Projection, fit_projection, projected
 from embedx.samplers.tree import Tree, fit_tree, log_likelihood, log_probabilities, n_leaves_for, path_log_probability
 from embedx.settings import Settings, param
-from embedx.training import SILENT, Progress
+from embedx.training.progress import SILENT, Progress
 
 # Of each node. The paper's 0.1 gives the same accuracy and less likelihood: EURLex-4.3K, first labels, ns at rate 0.3, 2 epochs
 # -2.286, -2.234, -2.210 at 0.1, 0.3, 1 (accuracy .562 at each; .523 by unigram noise); Bibtex, rate 0.1, 5 epochs -3.412,

@@ -24,7 +24,12 @@ from embedx.skipgram.task import Task, TrainedVectors, encoded_corpus, prepared
 from embedx.text import cooccurrence
 from embedx.text.cooccurrence import Counts
 from embedx.text.encode import Corpora
-from embedx.training import SILENT, Checkpoints, MemoryPlan, Progress, Tally, available_memory, n_bytes, to_the_end, trainer
+from embedx.training import trainer
+from embedx.training.checkpoint import Checkpoints
+from embedx.training.interrupts import to_the_end
+from embedx.training.memory import MemoryPlan, available_memory, n_bytes
+from embedx.training.progress import SILENT, Progress
+from embedx.training.strategy import Tally
 from embedx.vectors import model
 
 # Settings that the epoch of streaming takes, too; the last so that the size of the text does not choose its optimizer.

@@ -31,7 +31,8 @@ from embedx.settings import (
 )
 from embedx.skipgram.settings import LARGE_TEXT, MAX_DRAWS, CollapsedSettings, SizedSettings, SkipGramSettings
 from embedx.skipgram.start import Start, started
-from embedx.training import Progress, trainer
+from embedx.training import trainer
+from embedx.training.progress import Progress
 from embedx.vectors.model import WordVectors
 
 PREFERRED = ("search", "unigram")  # samplers, before those that an objective has in mind for labels

@@ -14,7 +14,8 @@ from embedx.text.corpus_writer import explained, workspace
 from embedx.text.inspection import GIANT, Inspector
 from embedx.text.sources import Source, resolve
 from embedx.text.vocabulary import kept_counts
-from embedx.training import KEPT, SILENT, Progress
+from embedx.training.checkpoint import KEPT
+from embedx.training.progress import SILENT, Progress
 
 MIN_COUNTS = (1, 2, 5, 10, 20, 50, 100)
 MIN_SHARE = 0.0005  # of the letters; the table leaves out scripts below it

@@ -16,7 +16,7 @@ from embedx.skipgram.configuration import configure
 from embedx.skipgram.settings import SkipGramSettings
 from embedx.text.encode import Corpora
 from embedx.text.sources import recipe_defaults
-from embedx.training import reporter
+from embedx.training.progress import reporter
 from embedx.vectors.model import WordVectors
 
 if TYPE_CHECKING:

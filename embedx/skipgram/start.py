@@ -37,7 +37,7 @@ from embedx.settings import (
 from embedx.skipgram.settings import SkipGramSettings
 from embedx.text.encoded_corpus import EncodedCorpus
 from embedx.text.vocabulary import Vocabulary, is_wanted
-from embedx.training import checksum
+from embedx.training.checkpoint import checksum
 from embedx.vectors.model import WordVectors, load_folder
 
 RATE = optimizers.OPTIMIZERS["sgd"].rates[WORDS]

@@ -25,7 +25,11 @@ from embedx.skipgram.configuration import PAIRS_PER_DRAW
 from embedx.skipgram.settings import SkipGramSettings
 from embedx.text.heldout import PIECE
 from embedx.text.subsampling import TokenStream, context_words
-from embedx.training import Progress, Strategy, Tally, TrainState, allocating, orders
+from embedx.training.memory import allocating
+from embedx.training.progress import Progress
+from embedx.training.schedule import orders
+from embedx.training.state import TrainState
+from embedx.training.strategy import Strategy, Tally
 
 SMALLER = "lower --dim, --max-vocab, --threads or --window"  # where memory is short
 GENERATED = 2**36  # the place of the windows of tokens that are generated

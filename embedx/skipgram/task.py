@@ -26,24 +26,15 @@ from embedx.text.ngrams import encoded
 from embedx.text.phrases import phrases_of
 from embedx.text.subsampling import NO_PAIR_KEPT, TokenStream, context_words, has_pairs
 from embedx.text.vocabulary import Vocabulary, keep_probability, kept_counts, listed, select
-from embedx.training import (
-    SILENT,
-    SLACK,
-    Checkpoints,
-    MemoryPlan,
-    Progress,
-    Schedule,
-    Strategy,
-    Tally,
-    TrainState,
-    allocating,
-    available_memory,
-    checksum,
-    n_bytes,
-    plan_memory,
-    to_the_end,
-    trainer,
-)
+from embedx.training import trainer
+from embedx.training.checkpoint import Checkpoints, checksum
+from embedx.training.guard import SLACK
+from embedx.training.interrupts import to_the_end
+from embedx.training.memory import MemoryPlan, allocating, available_memory, n_bytes, plan_memory
+from embedx.training.progress import SILENT, Progress
+from embedx.training.schedule import Schedule
+from embedx.training.state import TrainState
+from embedx.training.strategy import Strategy, Tally
 from embedx.vectors import model
 from embedx.vectors.subwords import Subwords
 

@@ -33,7 +33,8 @@ from embedx.text.reading import Watch, check_found, read, skipped_kinds
 from embedx.text.sources import Source, current_fingerprint
 from embedx.text.tokenizer import END_OF_SENTENCE, MAX_WORD_BYTES
 from embedx.text.word_list import WordList
-from embedx.training import SILENT, Progress, usable_cores
+from embedx.training.progress import SILENT, Progress
+from embedx.training.trainer import usable_cores
 
 FORMAT = 4  # part of every key: raise it when the files or the tokeniser's results change
 FLUSH_TOKENS = 1 << 16

@@ -28,7 +28,8 @@ from embedx.storage.disk import amount
 from embedx.text.counting import BYTES_PER_KEY, Counter
 from embedx.text.encoded_corpus import EncodedCorpus
 from embedx.text.phrase_list import Collocation
-from embedx.training import Progress, available_memory
+from embedx.training.memory import available_memory
+from embedx.training.progress import Progress
 
 CHUNK = 1 << 20  # tokens between two updates of the progress
 MAX_SEQUENCE_BITS = 32

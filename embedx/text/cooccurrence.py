@@ -24,7 +24,7 @@ from embedx.text import cache
 from embedx.text.corpus_writer import explained, workspace
 from embedx.text.counting import BYTES_PER_KEY, Counter
 from embedx.text.subsampling import NO_PAIR_KEPT, TokenStream, keep_words, new_words
-from embedx.training import SILENT, Progress
+from embedx.training.progress import SILENT, Progress
 
 CHUNK = 100_000  # tokens between two looks at the buffer
 

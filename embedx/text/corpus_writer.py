@@ -17,7 +17,7 @@ from embedx.text.encoded_corpus import COUNTS, LETTERS, STARTS, TOKENS, EncodedC
 from embedx.text.spilled_words import Spill
 from embedx.text.tokenizer import END_OF_SENTENCE, count_tokens
 from embedx.text.word_list import WordList
-from embedx.training import SILENT, Progress
+from embedx.training.progress import SILENT, Progress
 
 BUILDING, SUFFIX = "building-", ".embedx"  # around the eight characters that `mkdtemp` chooses
 ENTRY_BYTES = 4  # of a token or mark

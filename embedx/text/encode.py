@@ -9,7 +9,7 @@ from embedx.text import cache, sources
 from embedx.text.encoded_corpus import EncodedCorpus
 from embedx.text.phrase_list import Phrases
 from embedx.text.phrases import with_phrases
-from embedx.training import Progress
+from embedx.training.progress import Progress
 
 Corpora = str | Path | Sequence[str | Path] | Iterable[Sequence[str]]  # names of corpora, or sentences as lists of tokens
 

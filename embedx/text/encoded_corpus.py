@@ -19,7 +19,7 @@ import numpy as np
 from embedx.settings import Record
 from embedx.storage.folder import as_text, checksum_of
 from embedx.text.word_list import WordList
-from embedx.training import Progress
+from embedx.training.progress import Progress
 
 KEY = re.compile(r"[0-9a-f]{24}")
 TOKENS, COUNTS, LETTERS, STARTS, ABOUT = "tokens.bin", "counts.npy", "letters.bin", "starts.npy", "about.json"

@@ -22,7 +22,7 @@ from embedx.storage.disk import amount
 from embedx.storage.locks import is_locked, lock, unlock
 from embedx.text.recipes import Recipe, data_folder, find_recipe, near_recipe
 from embedx.text.streams import BLOCK_BYTES, CountedReader, reason
-from embedx.training import SILENT, Progress
+from embedx.training.progress import SILENT, Progress
 
 PAUSES = (1.0, 2.0, 5.0, *[10.0] * 8)  # seconds after each failed attempt, before the next one
 TIMEOUT = 60.0  # seconds without a byte

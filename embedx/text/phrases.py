@@ -21,7 +21,7 @@ from embedx.text.corpus_writer import CorpusWriter, explained, workspace
 from embedx.text.encoded_corpus import EncodedCorpus, load
 from embedx.text.phrase_list import Collocation, Phrases
 from embedx.text.word_list import WordList
-from embedx.training import Progress
+from embedx.training.progress import Progress
 
 FORMAT = 2  # part of every key: raise it when the results change
 

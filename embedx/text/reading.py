@@ -14,7 +14,8 @@ from embedx.text.parallel_tokenizer import pieces
 from embedx.text.sources import Source, total_size
 from embedx.text.streams import ReadAhead
 from embedx.text.tokenizer import END_OF_SENTENCE, Tokenizer
-from embedx.training import Progress, available_memory
+from embedx.training.memory import available_memory
+from embedx.training.progress import Progress
 
 Watch = Callable[[Source, bytes, bool], None]  # takes each block of the text, and whether it is the last one of its source
 COUNT_SHARE = 0.25  # of the free memory, for words while a text is read: what unpacks it and the files written want some too

@@ -27,7 +27,7 @@ from embedx.errors import EmbedxError
 from embedx.text.counting import SortedRuns
 from embedx.text.tokenizer import MAX_TYPES, renumber
 from embedx.text.word_list import WordList
-from embedx.training import Progress
+from embedx.training.progress import Progress
 
 
 class Spill:

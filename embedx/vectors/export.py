@@ -14,7 +14,7 @@ from typing import Any
 from embedx.errors import EmbedxError
 from embedx.settings import Settings, param
 from embedx.storage.atomic import beside
-from embedx.training import SILENT, Progress
+from embedx.training.progress import SILENT, Progress
 from embedx.vectors import formats
 from embedx.vectors.formats.contract import COMPRESSED, DTYPES, WHITE_SPACE, Format, Table, write_pieces
 from embedx.vectors.model import VECTORS, WordVectors

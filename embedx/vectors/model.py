@@ -32,7 +32,7 @@ from embedx.storage.folder import DESCRIPTION, Folder, blamed_on, damaged, prese
 from embedx.storage.schema import Array, FolderSchema, Names, row_blocks
 from embedx.text.ngrams import ngrams
 from embedx.text.phrase_list import Collocation, Phrases
-from embedx.training import SILENT, Progress
+from embedx.training.progress import SILENT, Progress
 from embedx.vectors import formats
 from embedx.vectors.subwords import Subwords
 

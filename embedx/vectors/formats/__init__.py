@@ -11,7 +11,7 @@ from embedx import registry
 from embedx.errors import EmbedxError
 from embedx.text.sources import COMPRESSED, Source, is_url
 from embedx.text.streams import UnpackedReader
-from embedx.training import SILENT, Progress
+from embedx.training.progress import SILENT, Progress
 from embedx.vectors.formats import contract
 from embedx.vectors.formats.contract import Format, Found, Opened
 

@@ -22,7 +22,8 @@ from numpy import float32, ndarray
 from embedx.errors import EmbedxError
 from embedx.storage.disk import amount
 from embedx.storage.schema import first_not_finite, row_blocks
-from embedx.training import Progress, available_memory
+from embedx.training.memory import available_memory
+from embedx.training.progress import Progress
 from embedx.vectors.subwords import Subwords
 
 if TYPE_CHECKING:

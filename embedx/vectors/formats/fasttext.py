@@ -26,7 +26,7 @@ from numpy import float32, int64, ndarray
 from embedx.errors import EmbedxError
 from embedx.storage.schema import first_not_finite, row_blocks
 from embedx.text.ngrams import MAX_CHARACTERS, NGrams, encoded
-from embedx.training import Progress
+from embedx.training.progress import Progress
 from embedx.vectors.formats.contract import AGAIN, Format, Found, Opened, Table, check_finite, check_memory, write_pieces
 from embedx.vectors.subwords import Subwords
 
