@@ -78,6 +78,15 @@ def probabilities(calibration: np.ndarray, scores: np.ndarray) -> np.ndarray:
     return np.asarray(p, dtype=np.float32)
 
 
+def of_one_label(p: np.ndarray) -> np.ndarray:
+    """Probabilities of a row's best labels, (n, k), of which one is right: if they sum to more than 1, those after the first
+    are scaled down. So the first, which decisions depend on most, stays calibrated.
+    """
+    rest = p[:, 1:].sum(axis=1, keepdims=True)
+    left = np.minimum((1 - p[:, :1]) / np.maximum(rest, np.float32(1e-30)), 1)
+    return np.concatenate([p[:, :1], p[:, 1:] * left], axis=1)
+
+
 def probabilities_of_all(calibration: np.ndarray, scores: np.ndarray) -> np.ndarray:
     """As `probabilities`, of labels in any order."""
     order = np.argsort(-scores, axis=1, kind="stable")

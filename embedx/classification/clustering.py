@@ -3,13 +3,13 @@
 The vectors are the "positive instance feature aggregation" of PECOS (Yu et al. 2022).
 """
 
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_matrix, issparse
 
-from embedx.labeled.data import Labels
+from embedx.kernels.threads import in_threads
+from embedx.labeled.data import Labels, offsets_of
 from embedx.search.balanced_tree import SparseVectors, balanced_tree
 
 MAX_FEATURES = 64  # of a label, the largest, that its cluster is chosen by
@@ -40,9 +40,9 @@ def vectors_of(features: Any, labels: Labels, wanted: np.ndarray, threads: int =
         values = sums.data[kept] / np.maximum(np.sqrt(squares), 1e-15)[label[kept]]
         return np.bincount(label[kept], minlength=sums.shape[0]), sums.indices[kept].astype(np.int32), values.astype(np.float32)
 
-    with ThreadPoolExecutor(threads) as pool:
-        sizes, columns, values = zip(*pool.map(of_block, range(0, len(wanted), BLOCK_LABELS)), strict=True)
-    return SparseVectors(np.append(0, np.cumsum(np.concatenate(sizes))), np.concatenate(columns), np.concatenate(values))
+    found = in_threads(of_block, threads, range(0, len(wanted), BLOCK_LABELS))
+    sizes, columns, values = (np.concatenate(each) for each in zip(*found, strict=True))
+    return SparseVectors(offsets_of(sizes), columns, values)
 
 
 def clustered_order(features: Any, labels: Labels, counts: np.ndarray, seed: int, threads: int) -> np.ndarray:

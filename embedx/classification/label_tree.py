@@ -18,7 +18,7 @@ from embedx.labeled.data import offsets_of
 from embedx.storage.schema import Array
 
 BLOCK_FLOATS, MAX_ROWS = 1 << 23, 1 << 13  # scores computed at a time, and rows
-CANDIDATES = 100  # labels of each tree whose probabilities are averaged, or made to sum to one
+CANDIDATES = 100  # labels of each tree whose probabilities are averaged, made to sum to one, or blended with neighbours
 COUNTS = ("uint16", "int32")  # the smaller where it suffices
 ARRAYS = {
     "tree_levels": Array(("levels", "facts of a level"), ("int64",)),  # its tree, groups, nodes, rows and weights

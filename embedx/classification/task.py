@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from embedx import optimizers, samplers
-from embedx.classification import calibration, neighbours, start as start_of, tree_training
+from embedx.classification import calibration, held_out, neighbours, start as start_of, tree_training
 from embedx.classification.classifier import Classifier
 from embedx.classification.clustering import clustered_order
 from embedx.classification.defaults import is_label_by_label, resolved
@@ -131,7 +131,7 @@ class Run:
         settings = self.settings
         is_free = start is None and settings.time_budget is None
         is_refitted = is_free and settings.calibration <= type(settings).calibration and len(self.data) <= MAX_REFITTED
-        data, validation, held_out = self._divided(is_refitted)
+        data, validation, unseen = self._divided(is_refitted)
         former = {} if before is None else before.arrays
         arrays: dict[str, np.ndarray] = {name: former[name] for name in ("maxima", "idf", "label_order") if name in former}
         if before is None:
@@ -179,7 +179,7 @@ class Run:
             outcome, loss_unit = self._to_the_optimum(features, labels, data.weights, history), objective.loss_unit("row")
         else:
             strategy = self.strategy(features, labels, counts)
-            plan = strategy.memory(keeps_best=held_out is not None or watch is not None)
+            plan = strategy.memory(keeps_best=unseen is not None or watch is not None)
             plan.check(*self._size())
             if isinstance(strategy, Classification):
                 strategy.initialise()
@@ -204,17 +204,13 @@ class Run:
             "seconds": round(sampler.fit_seconds + outcome.seconds, 3),
             "examples_per_second": round(outcome.tally.words / max(outcome.seconds, 1e-9)), "history": history.epochs,
         }  # fmt: skip
-        if held_out is not None and len(known_labels(held_out.labels, counts).ids):
-            to_the_end(lambda: classifier.calibrate(held_out, settings.threads))
-        if settings.neighbours != NONE:
-            index = neighbours.arrays_of(features, labels)
-            index = neighbours.joined(former, index) if neighbours.INDEX[0] in former else index
-            to_the_end(lambda: classifier.add_neighbours(index, str(settings.neighbours), held_out, settings.threads, progress))
-        if held_out is not None and len(known_labels(held_out.labels, counts).ids):
-            to_the_end(lambda: classifier.fit_decisions(held_out, settings.threads))
+        index = None if settings.neighbours == NONE else neighbours.arrays_of(features, labels)
+        if index is not None and neighbours.INDEX[0] in former:
+            index = neighbours.joined(former, index)
+        to_the_end(lambda: held_out.fit(classifier, unseen, index, settings, progress))
         trained = TrainedClassifier(classifier, outcome, optimizer_state)
         ends_whole = outcome.interrupted_by is None and outcome.diverged is None
-        return self._refitted(trained) if held_out is not validation and is_refitted and ends_whole else trained
+        return self._refitted(trained) if unseen is not validation and is_refitted and ends_whole else trained
 
     def _refitted(self, trained: TrainedClassifier) -> TrainedClassifier:
         """The classifier trained again, on all rows, with what was learned from those that were held out of the first."""
@@ -255,8 +251,8 @@ class Run:
             return data, validation, validation
         again = "; then all are trained on" if is_refitted else ""
         self.progress.note(f"{n:,} of {len(data):,} rows are held out of training, to calibrate probabilities on{again}")
-        data, held_out = hold_out(data, n, settings.seed)
-        return data, None, held_out
+        data, unseen = hold_out(data, n, settings.seed)
+        return data, None, unseen
 
     def _size(self) -> tuple[str, str]:
         """The size of the weights in words, and what to do where memory is short."""

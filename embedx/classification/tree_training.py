@@ -328,6 +328,7 @@ def run(
         to_the_end(strategy.give_up)
         if not strategy.trees():
             raise outcome.interrupted_by
+        history.progress.note("interrupted: the model and its loss are of the labels and trees trained so far")
     epochs, n, loss = float(strategy.settings.epochs), strategy.n_labelled, strategy.loss
     outcome.epochs, outcome.final_loss, outcome.tally = epochs, loss, Tally(loss * n, n, round(n * epochs))
     outcome.curve = []  # each twentieth of the run has other labels

@@ -6,13 +6,13 @@ scored one after another, so that the group's features are looked up by a table 
 """
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from embedx.kernels.compiled import kernel
 from embedx.kernels.select import insert
+from embedx.kernels.threads import in_parts
 
 LOWEST = np.float32(-3e38)  # in place of -inf: the score of a place that no node takes
 
@@ -140,23 +140,15 @@ def best_nodes(features: Any, level: Level, above: Found | None, k: int, log_pro
     scores = np.empty((n * width, level.widest), dtype=np.float32)
     scores[~is_there] = LOWEST
     offsets, columns = features.indptr.astype(np.int64), features.indices
-    edges = np.linspace(0, len(slot), threads + 1).astype(np.int64)
-    rows = np.linspace(0, n * width, threads + 1).astype(np.int64)
     kept = min(k, level.widest)
     place, best = np.zeros((n * width, kept), dtype=np.int32), np.zeros((n * width, kept), dtype=np.float32)
 
-    def score(t: int) -> None:
+    def score(begin: int, end: int) -> None:
         local = np.full(features.shape[1], -1, dtype=np.int64)
-        score_visits(
-            offsets, columns, features.data, level, example, group, slot, edges[t], edges[t + 1], local, scores
-        )  # fmt: skip
+        score_visits(offsets, columns, features.data, level, example, group, slot, begin, end, local, scores)
 
-    def choose(t: int) -> None:
-        best_of_slots(scores, rows[t], rows[t + 1], place, best)
-
-    with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(score, range(threads)))
-        list(pool.map(choose, range(threads)))
+    in_parts(score, len(slot), threads)
+    in_parts(lambda begin, end: best_of_slots(scores, begin, end, place, best), n * width, threads)
     with np.errstate(all="ignore"):
         log_p = np.where(best > LOWEST, log_probability(best), -np.inf).reshape(n, width, kept) + above.log_p[:, :, None]
     node = place.reshape(n, width, kept) + level.first_node[above.node][:, :, None].astype(np.int32)

@@ -167,6 +167,9 @@ def _rows_of(
         features, labels, names, n_labels = rows.features, rows.labels, None, rows.n_labels
         by_name = rows.names is not None
         if rows.names is not None:
+            if like is None and rows.text is None and rows.columns is None:
+                first = f"labels are names, features count from {rows.first_feature}"
+                progress.note(f"{name}: read as LIBSVM, for the first line is no header ROWS FEATURES LABELS; {first}")
             id_of, names = settled(rows.names, like.by_name if like else True, like.names if like else None, name)
             labels, n_labels = Labels(labels.offsets, id_of[labels.ids]), len(names or [])
         known = DataSchema(features.shape[1], n_labels, names, rows.text, by_name, rows.first_feature, rows.columns)

@@ -5,7 +5,6 @@ search advertising"): two centroids are drawn from a node's vectors, each vector
 that with the other, and the upper half by that score makes the next first centroid, until the sum of similarities hardly grows.
 """
 
-from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +12,7 @@ import numpy as np
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.random import bits, low_half_below, stream_key
 from embedx.kernels.select import select
+from embedx.kernels.threads import in_threads
 
 N_ITERATIONS = 20
 MIN_GAIN = 1e-3  # relative, of the sum of similarities
@@ -120,7 +120,6 @@ def balanced_tree(vectors: SparseVectors, n_columns: int, depth: int, seed: int,
                 if edges[node + 1] - edges[node] > 1:
                     halve(vectors, order, edges[node], edges[node + 1], stream_key(seed, level, node), workers[t])
 
-        with ThreadPoolExecutor(threads) as pool:
-            list(pool.map(work, range(threads)))
+        in_threads(work, threads, range(threads))
         edges = np.sort(np.concatenate([edges, middles]))
     return order, edges

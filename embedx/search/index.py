@@ -9,7 +9,6 @@ update    `update_rows` overwrites the copies of rows that have changed and corr
 readers   Queries read the copies, never the table. See `embedx.search` for what may change under a query.
 """
 
-from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +16,7 @@ import numpy as np
 from embedx.kernels.by_address import by_address
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.simd import SIMD_WIDTH, aligned_zeros
+from embedx.kernels.threads import in_parts, in_threads
 from embedx.search.cluster_scores import ClusterStatistics, add_to_sums, new_statistics, replace_vector, update_moments
 from embedx.search.kmeans import Centroids, assign, block_edges, fit_centroids, nearest_centroid, new_centroids
 from embedx.search.panels import copy_vector, new_panels, write_vector
@@ -58,15 +58,13 @@ def build_index(
     centroids = fit_centroids(table, n_rows, block_edges(dim, blocks), clusters, rng, threads)
     rows = np.arange(n_rows, dtype=np.int32)
     cluster = np.zeros((blocks, n_rows), dtype=np.int32)
-    bounds = [n_rows * w // threads for w in range(threads + 1)]
 
-    def assign_part(w: int) -> None:
+    def assign_part(begin: int, end: int) -> None:
         scores = aligned_zeros(1, clusters)
         for j in range(blocks):
-            assign(centroids, clusters, j, table, rows, bounds[w], bounds[w + 1], scores, cluster[j])
+            assign(centroids, clusters, j, table, rows, begin, end, scores, cluster[j])
 
-    with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(assign_part, range(threads)))
+    in_parts(assign_part, n_rows, threads)
     return _filled(table, centroids, cluster, clusters, threads)
 
 
@@ -84,8 +82,7 @@ def _filled(table: np.ndarray, centroids: Centroids, cluster: np.ndarray, cluste
         np.zeros((blocks, slots), dtype=np.int32), new_panels(edges, slots),
         np.zeros((blocks, n_rows), dtype=np.int32), cluster, np.zeros((blocks, n_rows), dtype=np.uint8),
     )  # fmt: skip
-    with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(lambda j: fill_lists(index, table, j), range(blocks)))
+    in_threads(lambda j: fill_lists(index, table, j), threads, range(blocks))
     return index
 
 

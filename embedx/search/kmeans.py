@@ -11,7 +11,6 @@ Auvolat et al. 2015, "Clustering is efficient for approximate maximum inner prod
 quantile of the norms, not the largest; the augmented column of longer rows is 0. Centroids are fitted to a sample of rows.
 """
 
-from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +18,7 @@ from scipy.sparse import csr_matrix
 
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.simd import SIMD_WIDTH, aligned_zeros
+from embedx.kernels.threads import in_threads
 from embedx.search.panels import new_panels, score_panels
 
 MAX_ROWS_PER_CENTROID = 64  # in the sample; a few dozen rows are enough to place a centroid
@@ -125,8 +125,7 @@ def fit_centroids(
             centroids.vectors[j, c // SIMD_WIDTH, : edges[j + 1] - edges[j], c % SIMD_WIDTH] = vectors[:, :-1]
             centroids.augmented[j, :clusters] = vectors[:, -1]
 
-    with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(fit_block, range(n_blocks)))
+    in_threads(fit_block, threads, range(n_blocks))
     return centroids
 
 

@@ -7,7 +7,6 @@ best, these are scored by themselves, and the long postings of frequent features
 Turtle & Flood 1995, with lengths in place of maxima).
 """
 
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +14,7 @@ from scipy.sparse import csr_matrix
 
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.select import insert
+from embedx.kernels.threads import in_parts
 from embedx.labeled.rules import scaled
 
 GROUPS = np.array([0.2, 0.4])  # where they begin, in shares of the postings that a row of the index meets
@@ -78,16 +78,14 @@ def nearest_rows(index: RowIndex, queries: Any, k: int, threads: int) -> tuple[n
     queries.sort_indices()
     n, offsets, columns = queries.shape[0], queries.indptr.astype(np.int64), queries.indices.astype(np.int32)
     ids, cosines = np.zeros((n, k), dtype=np.int32), np.zeros((n, k), dtype=np.float32)
-    edges = np.linspace(0, n, threads + 1).astype(np.int64)
 
-    def search(t: int) -> None:
+    def search(begin: int, end: int) -> None:
         sums, likely = (np.empty(len(index.offsets) - 1, dtype=kind) for kind in (np.float32, np.int32))
         query = np.zeros(queries.shape[1], dtype=np.float32)
         own = Workspace(sums, likely, query, *(np.zeros((1, k), dtype=kind) for kind in (np.int32, np.float32) * 2))
-        write_nearest(index, offsets, columns, queries.data, edges[t], edges[t + 1], own, ids, cosines)
+        write_nearest(index, offsets, columns, queries.data, begin, end, own, ids, cosines)
 
-    with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(search, range(threads)))
+    in_parts(search, n, threads)
     return ids, cosines
 
 
