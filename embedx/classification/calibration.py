@@ -75,7 +75,7 @@ def probabilities(calibration: np.ndarray, scores: np.ndarray) -> np.ndarray:
     log_rank, best = _terms_of_row(scores, knots)
     p = expit(np.interp(scores, knots, log_odds) + b[0] * log_rank + c[0] * best)
     p = np.minimum.accumulate(np.where(np.isfinite(scores), p, 0), axis=1)
-    return np.asarray(p, dtype=np.float32)
+    return np.asarray(p, np.float32)
 
 
 def of_one_label(p: np.ndarray) -> np.ndarray:
@@ -90,7 +90,7 @@ def of_one_label(p: np.ndarray) -> np.ndarray:
 def probabilities_of_all(calibration: np.ndarray, scores: np.ndarray) -> np.ndarray:
     """As `probabilities`, of labels in any order."""
     order = np.argsort(-scores, axis=1, kind="stable")
-    p = np.empty(scores.shape, dtype=np.float32)
+    p = np.empty(scores.shape, np.float32)
     np.put_along_axis(p, order, probabilities(calibration, np.take_along_axis(scores, order, 1)), 1)
     return p
 

@@ -119,7 +119,7 @@ class Classifier:
         z = self._inputs(features) @ self._weights
         if "bias" in self.arrays:
             z += self.arrays["bias"]
-        return np.asarray(z, dtype=self._weights.dtype)
+        return np.asarray(z, self._weights.dtype)
 
     def _inputs(self, features: Any) -> Any:
         """The inputs of the output layer, for features on the scale of the training data."""
@@ -160,7 +160,7 @@ class Classifier:
         if np.array_equal(rows, np.arange(self.objective.n_rows(self.n_labels))):
             return found
         unseen = self.objective.initial_bias(np.array([0.5 / int(self.facts.get("examples") or 1)]), np.array([1.0]))[0]
-        z = np.full((features.shape[0], self.n_labels), unseen, dtype=np.float32)
+        z = np.full((features.shape[0], self.n_labels), unseen, np.float32)
         z[:, rows] = found
         return z
 
@@ -188,7 +188,7 @@ class Classifier:
         float32 (n_labels,), or (n, n_labels) where it depends on them; zeros where probabilities do not ask for it.
         """
         if not self.objective.adds_log_noise:
-            return np.zeros(len(self.counts), dtype=np.float32)
+            return np.zeros(len(self.counts), np.float32)
         return self._sampler.log_noise_of(
             features, min(self.objective.negatives, len(self.counts))
         )  # as many as training draws
@@ -292,14 +292,14 @@ class Classifier:
         threads, k = threads or usable_cores(), min(k, self.n_labels)
         output = self.arrays["output"]
         search = top_k_spec(len(output), share, k)
-        bias = self.arrays.get("bias", np.zeros(len(output), dtype=np.float32))
-        table = np.ascontiguousarray(np.column_stack([output, bias]), dtype=np.float32)
+        bias = self.arrays.get("bias", np.zeros(len(output), np.float32))
+        table = np.ascontiguousarray(np.column_stack([output, bias]), np.float32)
         progress.note(f"building an index of {len(table):,} labels")
         index = build_index(table, len(table), table.shape[1], search, np.random.default_rng(0), threads)
 
         def best(rows: slice) -> Best:
-            h = np.asarray(self._inputs(self.prepared(features[rows])), dtype=np.float32)
-            h = np.column_stack([h, np.ones(len(h), dtype=np.float32)])
+            h = np.asarray(self._inputs(self.prepared(features[rows])), np.float32)
+            h = np.column_stack([h, np.ones(len(h), np.float32)])
             ids, z, log_sum = search_top_k(index, search, h, k, threads)
             return ids, self.probabilities(z if self.judges_labels_alone else z - log_sum[:, None])
 
@@ -473,7 +473,7 @@ class Classifier:
 
 def joined(best: Iterable[Best]) -> Best:
     """The rows of all blocks."""
-    parts = list(best) or [(np.zeros((0, 1), dtype=np.int32), np.zeros((0, 1), dtype=np.float32))]
+    parts = list(best) or [(np.zeros((0, 1), np.int32), np.zeros((0, 1), np.float32))]
     ids, p = (np.concatenate(each) for each in zip(*parts, strict=True))
     return ids, p
 

@@ -20,9 +20,9 @@ def vectors_of(features: Any, labels: Labels, wanted: np.ndarray, threads: int =
     """A vector for each of the `wanted` labels, int (n,): the sum of the features of its rows, the largest numbers of it, at
     length one. Of dense features the mean is taken away before, which all labels have in common.
     """
-    place = np.full(int(labels.ids.max(initial=-1)) + 1, -1, dtype=np.int64)
+    place = np.full(int(labels.ids.max(initial=-1)) + 1, -1, np.int64)
     place[wanted] = np.arange(len(wanted))
-    ones = np.ones(len(labels.ids), dtype=np.float32)
+    ones = np.ones(len(labels.ids), np.float32)
     has_label = csr_matrix((ones, (place[labels.ids], labels.row_of_id)), shape=(len(wanted), len(labels)))
     mean = None if issparse(features) else features.mean(axis=0, dtype=np.float64)
     features = features.astype(np.float32)

@@ -251,13 +251,13 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         made._is_multilabel = kept.get("is_multilabel", bool(found.facts.get("several_labels")))
         made._has_sparse_labels = kept.get("has_sparse_labels", made._is_multilabel)
         made.n_iter_, made.n_features_in_ = kept.get("n_iter", 0), found.known.n_features
-        names = np.array(found.known.names or [], dtype=str)
+        names = np.array(found.known.names or [], str)
         dtype = np.dtype(kept.get("classes", names.dtype.str))
         made.classes_ = names == "True" if dtype.kind == "b" else names.astype(dtype)
         if found.known.names is None:
             made.classes_ = np.arange(found.n_labels)
         if kept.get("feature_names"):
-            made.feature_names_in_ = np.array(kept["feature_names"], dtype=object)
+            made.feature_names_in_ = np.array(kept["feature_names"], object)
         return made
 
     # ---- labels
@@ -310,7 +310,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         else:
             ids, p = self._found(X, CANDIDATES if is_searched else 1)
             rows, columns = np.nonzero(p > 0.5 if is_searched else ids >= 0)
-            marks = csr_matrix((np.ones(len(rows), dtype=bool), (rows, ids[rows, columns])), (len(ids), len(self.classes_)))
+            marks = csr_matrix((np.ones(len(rows), bool), (rows, ids[rows, columns])), (len(ids), len(self.classes_)))
         marks = marks.astype(np.int64)
         return marks if self._has_sparse_labels else marks.toarray()
 
@@ -326,7 +326,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if found.is_searched or not ("calibration" in found.arrays or found.has_neighbours):
             return np.concatenate([*self._blocks(X, self._log_probabilities)])
         ids, best = self._found(X, len(self.classes_))
-        p = np.zeros((len(best), len(self.classes_)), dtype=best.dtype)
+        p = np.zeros((len(best), len(self.classes_)), best.dtype)
         np.put_along_axis(p, ids, best, axis=1)
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(p if self._is_multilabel else p / p.sum(axis=1, keepdims=True)))
@@ -466,7 +466,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 def _has_label(y: np.ndarray) -> np.ndarray:
     """bool (n,): whether a label is more than an empty text."""
-    return np.char.strip(y.astype(str)) != "" if y.dtype.kind in "OU" else np.ones(len(y), dtype=bool)
+    return np.char.strip(y.astype(str)) != "" if y.dtype.kind in "OU" else np.ones(len(y), bool)
 
 
 def _weights(sample_weight: Any, X: Any) -> np.ndarray | None:

@@ -66,7 +66,7 @@ def _add_neighbours(
     if wanted == AUTO and not is_known:
         return
     blend = Blend(1 if wanted == AUTO else int(wanted))
-    arrays |= index | {"neighbour_blend": np.array(blend, dtype=np.float64)}
+    arrays |= index | {"neighbour_blend": np.array(blend, np.float64)}
     classifier.parameters_changed()
     if is_known:
         parts = classifier.best(features, CANDIDATES, threads=settings.threads)
@@ -81,7 +81,7 @@ def _add_neighbours(
             classifier.parameters_changed()
             progress.note(f"no neighbours{measured}")
             return
-        arrays["neighbour_blend"] = np.array(blend, dtype=np.float64)
+        arrays["neighbour_blend"] = np.array(blend, np.float64)
         best, scores = classifier.neighbours.blended(ids, p, near, blend, calibration.N_BEST, settings.threads)
         arrays["neighbour_calibration"] = calibration.fit(scores, hits(best, labels))
     size = amount(sum(array.nbytes for array in index.values()))

@@ -49,7 +49,7 @@ def arrays_of(trees: Sequence[LabelTree]) -> dict[str, np.ndarray]:
     levels = [(t, level) for t, tree in enumerate(trees) for level in tree.levels]
     facts = [(t, each.n_groups, len(each.bias), len(each.features), len(each.weight)) for t, each in levels]
     return {
-        "tree_levels": np.array(facts, dtype=np.int64),
+        "tree_levels": np.array(facts, np.int64),
         "tree_first_node": np.concatenate([each.first_node for _, each in levels]),
         "tree_n_rows": np.concatenate([np.diff(each.first_row) for _, each in levels]).astype(np.int32),
         "tree_features": np.concatenate([each.features for _, each in levels]),
@@ -147,7 +147,7 @@ def search(
     k = min(k, n_labels)
     if len(trees) == 1 and log_p.shape[1] >= k and np.isfinite(log_p[:, :k]).all():
         return Found(label[:, :k], log_p[:, :k])
-    best = Found(np.zeros((len(label), k), dtype=np.int32), np.full((len(label), k), -np.inf, dtype=np.float32))
+    best = Found(np.zeros((len(label), k), np.int32), np.full((len(label), k), -np.inf, np.float32))
     for row, is_there in enumerate(np.isfinite(log_p)):
         own, place = np.unique(label[row, is_there], return_inverse=True)
         mean = np.full(len(own), -np.inf)

@@ -80,11 +80,11 @@ class Neighbours(NamedTuple):
         n, k = int(blend.n), min(k, ids.shape[1])
         weight = near.cosines[:, :n] ** np.float32(blend.exponent)
         weight /= np.maximum(weight.sum(axis=1, keepdims=True), np.float32(1e-30))
-        best, scores = np.zeros((len(ids), k), dtype=np.int32), np.zeros((len(ids), k), dtype=np.float32)
-        p = np.asarray(p, dtype=np.float32)
+        best, scores = np.zeros((len(ids), k), np.int32), np.zeros((len(ids), k), np.float32)
+        p = np.asarray(p, np.float32)
 
         def write(begin: int, end: int) -> None:
-            sums = np.zeros(self.n_labels, dtype=np.float32)
+            sums = np.zeros(self.n_labels, np.float32)
             write_blended(
                 ids, p, near.ids[:, :n], weight, self.labels, begin, end, np.float32(blend.share), blend.root < 1, sums, best,
                 scores,

@@ -304,7 +304,7 @@ class Run:
             curve.append({"epoch": iteration, "seconds": round(time.monotonic() - began, 3), "loss": loss})
 
         found = optimum.minimise(
-            objective, features, labels, np.ones(n) if weights is None else np.asarray(weights, dtype=np.float64),
+            objective, features, labels, np.ones(n) if weights is None else np.asarray(weights, np.float64),
             l2=settings.l2 or 0.0, max_iterations=settings.max_iterations, tolerance=settings.tolerance, start=start,
             after=after,
         )  # fmt: skip
@@ -383,9 +383,9 @@ def _first_biases(objective: Objective, bias: str, sampler: Sampler, n: int) -> 
     """float32 (n_rows,): zero, or the scores by which the objective predicts how often each label occurs in n examples."""
     counts = sampler.counts
     if bias != "frequency":
-        return np.zeros(objective.n_rows(len(counts)), dtype=np.float32)
+        return np.zeros(objective.n_rows(len(counts)), np.float32)
     p = np.clip(counts, 0.5, max(n - 0.5, 0.5)) / n
-    return np.asarray(objective.initial_bias(p, sampler.noise), dtype=np.float32)
+    return np.asarray(objective.initial_bias(p, sampler.noise), np.float32)
 
 
 def _check(classifier: Classifier) -> None:

@@ -10,7 +10,7 @@ SparseSteps  H is sparse: the table is transposed, a row for each feature, and p
 import abc
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -18,27 +18,28 @@ from embedx.engine.select import SINGLE, entries_among_all_rows
 from embedx.engine.shared import Shared, backward, encode, new_feature_workspace
 from embedx.kernels.batch import new_batch
 from embedx.kernels.compiled import kernel, kernel_part
-from embedx.kernels.simd import SIMD_WIDTH, aligned_zeros, load, multiply_add, splat, store, zeros
+from embedx.kernels.simd import ONE, SIMD_WIDTH, aligned_zeros, load, multiply_add, splat, store, zeros
 from embedx.optimizers.decay import decay_row, decay_rows, shorten, step_size
 from embedx.optimizers.descend import descend_columns, descend_row, new_column_gradient, touch
 
 TILE = 4 * SIMD_WIDTH
 CHUNK_FLOATS = 1 << 18  # scores that are turned into coefficients in one call: a megabyte stays in the cache
 FEW = 8  # one row out of so many, or fewer, are gathered: half of the time or less that all would take
-T = TypeVar("T")
 
 
 class FullSteps(abc.ABC):
     """Takes steps in which every output row is a candidate, by threads that share each step.
 
-    The work comes in `parts`, whose sums do not depend on the number of threads.
+    The work comes in `parts`, whose sums do not depend on the number of threads. `buffers` is what each step writes again.
     """
+
+    buffers: Any
 
     def __init__(self, coefficients: Callable[..., float], shared: Shared, *, threads: int, parts: int) -> None:
         self.coefficients, self.shared, self.parts = coefficients, shared, parts
         self.pool = ThreadPoolExecutor(threads)
         n_scores = len(shared.outputs.rows) if shared.plan.has_h else shared.outputs.rows.shape[1]
-        self.z = np.zeros((shared.plan.batch_size, n_scores), dtype=np.float32)
+        self.z = np.zeros((shared.plan.batch_size, n_scores), np.float32)
 
     @abc.abstractmethod
     def score(self, chosen: np.ndarray, z: np.ndarray, decay_clock: float) -> None:
@@ -47,11 +48,6 @@ class FullSteps(abc.ABC):
     @abc.abstractmethod
     def apply(self, chosen: np.ndarray, z: np.ndarray, rate: np.float32) -> None:
         """Update the output rows, and the hidden layer, along the coefficients z of the chosen examples."""
-
-    @property
-    @abc.abstractmethod
-    def buffers(self) -> Any:
-        """What is written again at each step."""
 
     def step(self, chosen: np.ndarray, lr: float, decay_clock: float, rng: np.random.Generator) -> tuple[float, int]:
         """One step over the chosen examples; return the summed loss and the number of its terms.
@@ -83,7 +79,7 @@ class FullSteps(abc.ABC):
         self.apply(chosen, z, np.float32(step_size(optimizer, lr)))
         return loss, int(n.sum() if plan.positives == SINGLE else np.count_nonzero(n))
 
-    def in_parts(self, n: int, work: Callable[[int, int, int], T]) -> list[T]:
+    def in_parts(self, n: int, work: Callable[[int, int, int], Any]) -> list[Any]:
         """The results of work(part, first, last) on equal parts of 0..n, by the threads."""
         bounds = [n * part // self.parts for part in range(self.parts + 1)]
         mapped = map if self.parts == 1 else self.pool.map
@@ -126,10 +122,7 @@ class DenseSteps(FullSteps):
         self.h_gradient = aligned_zeros(shared.plan.batch_size * shared.plan.has_hidden, shared.plan.dim)
         self.features = new_feature_workspace(shared.examples, shared.plan)
         self.all_rows = np.arange(len(shared.outputs.rows))
-
-    @property
-    def buffers(self) -> Any:
-        return self.z, self.h, self.h_gradient, self.features
+        self.buffers = self.z, self.h, self.h_gradient, self.features
 
     def score(self, chosen: np.ndarray, z: np.ndarray, decay_clock: float) -> None:
         outputs, optimizer, n = self.shared.outputs, self.shared.optimizer, self.shared.plan.n_inputs
@@ -169,10 +162,7 @@ class SparseSteps(FullSteps):
         super().__init__(coefficients, shared, threads=threads, parts=parts)
         self.n_tiles = self.z.shape[1] // TILE
         self.gradients = [new_column_gradient(shared.plan.dim, TILE) for _ in range(parts)]
-
-    @property
-    def buffers(self) -> Any:
-        return self.z, self.gradients
+        self.buffers = self.z, self.gradients
 
     def score(self, chosen: np.ndarray, z: np.ndarray, decay_clock: float) -> None:
         shared, outputs, optimizer, plan = self.shared, self.shared.outputs, self.shared.optimizer, self.shared.plan
@@ -245,7 +235,7 @@ def step_tiles(shared, chosen, first, last, z, gradient, rate):
             begin, end = examples.offsets[chosen[e]], examples.offsets[chosen[e] + 1]
             c0, c1, c2, c3 = _load_tile(z, e, t)
             for f in range(begin, end + has_bias):
-                row, x = (np.int64(examples.columns[f]), examples.values[f]) if f < end else (bias_row, np.float32(1))
+                row, x = (np.int64(examples.columns[f]), examples.values[f]) if f < end else (bias_row, ONE)
                 v, (a, b, c, d) = splat(x), _load_tile(gradient.sums, row, 0)
                 a, b = multiply_add(v, c0, a), multiply_add(v, c1, b)
                 c, d = multiply_add(v, c2, c), multiply_add(v, c3, d)

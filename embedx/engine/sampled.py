@@ -21,9 +21,9 @@ from embedx.engine.sparse_rows import SlotSteps, gain_of_row, new_slot_steps, sc
 from embedx.kernels.batch import Batch, new_batch
 from embedx.kernels.by_address import by_address
 from embedx.kernels.compiled import kernel, kernel_part
-from embedx.kernels.gemm import dot
+from embedx.kernels.gemm import add_to_row, clear_row, dot
 from embedx.kernels.random import bits, open_uniform, uniform
-from embedx.kernels.simd import SIMD_WIDTH, aligned_zeros, load, multiply_add, padded, prefetch, splat, store, zeros
+from embedx.kernels.simd import ONE, SIMD_WIDTH, ZERO, aligned_zeros, padded, prefetch
 from embedx.optimizers.decay import clock_step, decay_row, shorten, step_size
 from embedx.optimizers.descend import descend_row
 from embedx.samplers.contract import FILTER_SIZE, SampleWorkspace, new_sample_workspace
@@ -60,12 +60,12 @@ def new_workspace(plan: Plan, examples: Examples, longest_path: int) -> SampledW
     width = longest_path if plan.on_path else positives + plan.n_draws
     return SampledWorkspace(
         h=aligned_zeros(batch if plan.has_h else 0, plan.dim),
-        h_gradient=aligned_zeros(batch if plan.has_hidden else 0, plan.dim), example=np.zeros(lines, dtype=np.int64),
-        rows=np.zeros((lines, width), dtype=np.int32), n_candidates=np.zeros(lines, dtype=np.int64),
-        batch=new_batch(lines, width, plan.uniforms_width), seen=np.full(FILTER_SIZE, -1, dtype=np.int64),
-        sampling=new_sample_workspace(plan.n_draws, max_labels), gradient=np.zeros((1, padded(plan.dim)), dtype=np.float32),
+        h_gradient=aligned_zeros(batch if plan.has_hidden else 0, plan.dim), example=np.zeros(lines, np.int64),
+        rows=np.zeros((lines, width), np.int32), n_candidates=np.zeros(lines, np.int64),
+        batch=new_batch(lines, width, plan.uniforms_width), seen=np.full(FILTER_SIZE, -1, np.int64),
+        sampling=new_sample_workspace(plan.n_draws, max_labels), gradient=np.zeros((1, padded(plan.dim)), np.float32),
         groups=new_groups(plan.n_rows, lines * width), features=new_feature_workspace(examples, plan),
-        x=np.zeros(plan.n_features if plan.has_sparse_rows else 0, dtype=np.float32),
+        x=np.zeros(plan.n_features if plan.has_sparse_rows else 0, np.float32),
         slot_steps=new_slot_steps(0 if plan.has_h else plan.dim),
     )  # fmt: skip
 
@@ -181,7 +181,7 @@ def add_positives(shared, workspace, p, first, n):
     for c in range(n):
         workspace.rows[p, c] = shared.examples.label_ids[first + c]
         workspace.batch.log_expected_count[p, c] = 0
-        set_positive(workspace.batch, p, c, 1, np.float32(0), False)
+        set_positive(workspace.batch, p, c, 1, ZERO, False)
 
 
 @kernel_part
@@ -191,7 +191,7 @@ def _path(shared, workspace, p, label):
     for at in range(begin, end):
         bit = shared.draws.values[at]
         workspace.rows[p, at - begin] = shared.draws.rows[at]
-        set_node(workspace.batch, p, at - begin, bit, np.float32(1) - bit)
+        set_node(workspace.batch, p, at - begin, bit, ONE - bit)
     return end - begin
 
 
@@ -305,10 +305,7 @@ def gradient_of_h(shared, workspace, first_line, last_line, scale):
         for c in range(workspace.n_candidates[p]):
             if workspace.batch.z[p, c] != 0:
                 row = np.int64(workspace.rows[p, c])
-                x = splat(scale * workspace.batch.z[p, c])
-                for d in range(0, workspace.h.shape[1], SIMD_WIDTH):
-                    g = multiply_add(x, load(shared.outputs.rows, row, d), load(workspace.h_gradient, e, d))
-                    store(workspace.h_gradient, e, d, g)
+                add_to_row(workspace.h_gradient, e, scale * workspace.batch.z[p, c], shared.outputs.rows, row)
 
 
 @kernel_part
@@ -336,15 +333,11 @@ def descend_outputs(shared, workspace, chosen, first_line, last_line, scale, rat
 def _step_along_h(shared, workspace, row, scale, rate):
     """The step of an output row whose examples have an h."""
     g, z = workspace.gradient, workspace.batch.z
-    for d in range(0, g.shape[1], SIMD_WIDTH):
-        store(g, 0, d, zeros())
+    clear_row(g, 0)
     entry = workspace.groups.first[row]
     while entry >= 0:
         p = entry // z.shape[1]
-        x = splat(scale * z[p, entry % z.shape[1]])
-        e = workspace.example[p]
-        for d in range(0, g.shape[1], SIMD_WIDTH):
-            store(g, 0, d, multiply_add(x, load(workspace.h, e, d), load(g, 0, d)))
+        add_to_row(g, 0, scale * z[p, entry % z.shape[1]], workspace.h, workspace.example[p])
         entry = workspace.groups.following[entry]
     descend_row(shared.outputs, row, g, 0, shared.plan.dim, shared.optimizer, rate)
 

@@ -13,7 +13,8 @@ import numpy as np
 from embedx.engine.examples import Csr, Examples
 from embedx.kernels.by_address import by_address
 from embedx.kernels.compiled import kernel_part
-from embedx.kernels.simd import SIMD_WIDTH, aligned_zeros, load, multiply_add, splat, store, zeros
+from embedx.kernels.gemm import add_to_row, clear_row
+from embedx.kernels.simd import aligned_zeros
 from embedx.optimizers.contract import Table, UpdateRule
 from embedx.optimizers.decay import decay_row
 from embedx.optimizers.descend import descend_row
@@ -89,7 +90,7 @@ class Groups(NamedTuple):
 
 
 def new_groups(n_rows: int, n_entries: int) -> Groups:
-    return Groups(np.full(n_rows, -1, dtype=np.int64), np.zeros(n_entries, dtype=np.int64), np.zeros(n_entries, dtype=np.int32))
+    return Groups(np.full(n_rows, -1, np.int64), np.zeros(n_entries, np.int64), np.zeros(n_entries, np.int32))
 
 
 @kernel_part
@@ -117,8 +118,8 @@ def new_feature_workspace(examples: Examples, plan: Plan) -> FeatureWorkspace:
     """Buffers for minibatches of any examples; empty without a hidden layer."""
     n_values = int(np.sort(np.diff(examples.offsets))[::-1][: plan.batch_size].sum() if plan.has_hidden else 0)
     return FeatureWorkspace(
-        new_groups(plan.n_features if plan.has_hidden else 0, n_values), np.zeros(n_values, dtype=np.float32),
-        np.zeros(n_values, dtype=np.int32), aligned_zeros(1, plan.dim),
+        new_groups(plan.n_features if plan.has_hidden else 0, n_values), np.zeros(n_values, np.float32),
+        np.zeros(n_values, np.int32), aligned_zeros(1, plan.dim),
     )  # fmt: skip
 
 
@@ -141,14 +142,11 @@ def encode(shared, h, chosen, decay_clock):
 def _sum_rows(shared, i, h, e, decay_clock):
     """Overwrite h[e] by the weighted sum of the rows of the features of example i."""
     examples, table = shared.examples, shared.hidden
-    for d in range(0, h.shape[1], SIMD_WIDTH):
-        store(h, e, d, zeros())
+    clear_row(h, e)
     for f in range(examples.offsets[i], examples.offsets[i + 1]):
         row = np.int64(examples.columns[f])
         decay_row(table, row, shared.plan.dim - shared.plan.has_bias, shared.optimizer, decay_clock)
-        value = splat(examples.values[f])
-        for d in range(0, h.shape[1], SIMD_WIDTH):
-            store(h, e, d, multiply_add(value, load(table.rows, row, d), load(h, e, d)))
+        add_to_row(h, e, examples.values[f], table.rows, row)
 
 
 @kernel_part
@@ -168,13 +166,10 @@ def backward(shared, workspace, chosen, h_gradient, rate):
             n_values += 1
     for t in range(n_touched):
         row = np.int64(groups.touched[t])
-        for d in range(0, g.shape[1], SIMD_WIDTH):
-            store(g, 0, d, zeros())
+        clear_row(g, 0)
         entry = groups.first[row]
         while entry >= 0:
-            x, own = splat(workspace.value[entry]), np.int64(workspace.example[entry])
-            for d in range(0, g.shape[1], SIMD_WIDTH):
-                store(g, 0, d, multiply_add(x, load(h_gradient, own, d), load(g, 0, d)))
+            add_to_row(g, 0, workspace.value[entry], h_gradient, np.int64(workspace.example[entry]))
             entry = groups.following[entry]
         descend_row(shared.hidden, row, g, 0, plan.dim - plan.has_bias, shared.optimizer, rate)
         groups.first[row] = -1

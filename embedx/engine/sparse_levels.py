@@ -44,12 +44,12 @@ def level_of(
 ) -> Level:  # fmt: skip
     """A level from the weights of its tiles, in order: (group, first node, feature, node within the tile, weight) of each."""
     n_groups = len(first_node) - 1
-    empty = np.zeros(0, dtype=np.int32)
+    empty = np.zeros(0, np.int32)
     feature = np.concatenate([each[2] for each in tiles] or [empty])
-    weight = np.concatenate([each[4] for each in tiles] or [np.zeros(0, dtype=np.float32)])
+    weight = np.concatenate([each[4] for each in tiles] or [np.zeros(0, np.float32)])
     child = np.concatenate([lane + np.int32(first - first_node[group]) for group, first, _, lane, _ in tiles] or [empty])
     sizes = [len(each[2]) for each in tiles]
-    row = np.repeat(np.array([each[0] for each in tiles], dtype=np.int64) * n_features, sizes) + feature
+    row = np.repeat(np.array([each[0] for each in tiles], np.int64) * n_features, sizes) + feature
     order = np.argsort(row, kind="stable")
     first_weight = np.flatnonzero(np.diff(row[order], prepend=-1))
     rows = row[order[first_weight]]
@@ -93,10 +93,10 @@ def score_visits(offsets, columns, values, level, example, group, slot, begin, e
 def scores_of(features: Any, level: Level) -> np.ndarray:
     """The scores of all nodes of a level of one group, float32 (n, n_nodes), for features csr_matrix (n, n_features)."""
     n = features.shape[0]
-    scores = np.empty((n, level.widest), dtype=np.float32)
-    every, nowhere = np.arange(n, dtype=np.int32), np.full(features.shape[1], -1, dtype=np.int64)
+    scores = np.empty((n, level.widest), np.float32)
+    every, nowhere = np.arange(n, dtype=np.int32), np.full(features.shape[1], -1, np.int64)
     score_visits(
-        features.indptr.astype(np.int64), features.indices, features.data, level, every, np.zeros(n, dtype=np.int32),
+        features.indptr.astype(np.int64), features.indices, features.data, level, every, np.zeros(n, np.int32),
         every.astype(np.int64), 0, n, nowhere, scores,
     )  # fmt: skip
     return scores
@@ -129,7 +129,7 @@ def best_nodes(features: Any, level: Level, above: Found | None, k: int, log_pro
     """
     n = features.shape[0]
     if above is None:
-        above = Found(np.zeros((n, 1), dtype=np.int32), np.zeros((n, 1), dtype=np.float32))
+        above = Found(np.zeros((n, 1), np.int32), np.zeros((n, 1), np.float32))
     width = above.node.shape[1]
     is_there = np.isfinite(above.log_p.ravel())
     slots = np.flatnonzero(is_there)
@@ -137,14 +137,14 @@ def best_nodes(features: Any, level: Level, above: Found | None, k: int, log_pro
     by_group = np.argsort(group, kind="stable")
     slot, group = slots[by_group].astype(np.int64), group[by_group]
     example = (slot // width).astype(np.int32)
-    scores = np.empty((n * width, level.widest), dtype=np.float32)
+    scores = np.empty((n * width, level.widest), np.float32)
     scores[~is_there] = LOWEST
     offsets, columns = features.indptr.astype(np.int64), features.indices
     kept = min(k, level.widest)
-    place, best = np.zeros((n * width, kept), dtype=np.int32), np.zeros((n * width, kept), dtype=np.float32)
+    place, best = np.zeros((n * width, kept), np.int32), np.zeros((n * width, kept), np.float32)
 
     def score(begin: int, end: int) -> None:
-        local = np.full(features.shape[1], -1, dtype=np.int64)
+        local = np.full(features.shape[1], -1, np.int64)
         score_visits(offsets, columns, features.data, level, example, group, slot, begin, end, local, scores)
 
     in_parts(score, len(slot), threads)

@@ -19,6 +19,7 @@ from scipy.sparse import csr_matrix
 
 from embedx.engine.examples import Csr, Examples
 from embedx.kernels.compiled import kernel_part
+from embedx.kernels.simd import ZERO
 from embedx.optimizers.contract import PER_COORDINATE, PER_ROW, STATELESS, Table, UpdateRule
 from embedx.optimizers.descend import descend_few, row_rate
 
@@ -29,8 +30,8 @@ SOUGHT = 8  # times as many weights as the example has features, from which on t
 
 def slots_by_row(examples: Examples, examples_of_row: Csr, n_features: int, has_bias: bool) -> Csr:
     """The feature of each slot, row by row; n_features for the bias."""
-    every, bias = np.arange(n_features, dtype=np.int32), np.full(int(has_bias), n_features, dtype=np.int32)
-    parts, sizes = [np.zeros(0, dtype=np.int32)], [0]
+    every, bias = np.arange(n_features, dtype=np.int32), np.full(int(has_bias), n_features, np.int32)
+    parts, sizes = [np.zeros(0, np.int32)], [0]
     for mask in _masks(examples, examples_of_row, n_features):
         for own in np.split(mask.indices, mask.indptr[1:-1]):
             features = every if MOSTLY * len(own) >= n_features else own
@@ -43,7 +44,7 @@ def _masks(examples: Examples, examples_of_row: Csr, n_features: int) -> Iterato
     """The sparsity mask, csr_matrix (n_rows, n_features) with sorted indices, some rows at a time."""
     n = len(examples.offsets) - 1
     features, has_example = (
-        csr_matrix((np.ones(len(indices), dtype=np.float32), indices, indptr), shape=(len(indptr) - 1, width))
+        csr_matrix((np.ones(len(indices), np.float32), indices, indptr), shape=(len(indptr) - 1, width))
         for indices, indptr, width in (
             (examples.columns, examples.offsets, n_features),
             (examples_of_row.indices, examples_of_row.indptr, n),
@@ -59,7 +60,7 @@ def new_sparse_table(slots: Csr, n_rows: int, optimizer: UpdateRule) -> Table:
     """A table whose only row are the numbers of the slots, zeros, with room for what the optimiser keeps."""
     n_slots = len(slots.indices)
     shape = {STATELESS: (0, 1), PER_COORDINATE: (1, n_slots), PER_ROW: (n_rows, 1)}[optimizer.keeps]
-    return Table(np.zeros((1, n_slots), dtype=np.float32), np.zeros(shape, dtype=np.float32), np.zeros(0), optimizer.keeps)
+    return Table(np.zeros((1, n_slots), np.float32), np.zeros(shape, np.float32), np.zeros(0), optimizer.keeps)
 
 
 def flat(table: Table) -> Table:
@@ -76,7 +77,7 @@ def scatter(shared, first, last, x, is_on):
     """Write the features first:last over a vector of zeros, for sparse rows; or zeros again."""
     if shared.plan.has_sparse_rows:
         for f in range(first, last):
-            x[shared.examples.columns[f]] = shared.examples.values[f] if is_on else np.float32(0)
+            x[shared.examples.columns[f]] = shared.examples.values[f] if is_on else ZERO
 
 
 @kernel_part
@@ -114,7 +115,7 @@ def score_of_row(shared, first, last, x, row):
     """The score of a row for the example whose features are first:last, scattered over x."""
     examples, w = shared.examples, shared.weights.rows
     begin, n = _slots_of(shared, row)
-    z = w[0, begin + n] if shared.plan.has_bias else np.float32(0)
+    z = w[0, begin + n] if shared.plan.has_bias else ZERO
     if n == shared.plan.n_features:
         for f in range(first, last):
             z += examples.values[f] * w[0, begin + examples.columns[f]]
@@ -151,7 +152,7 @@ class SlotSteps(NamedTuple):
 
 
 def new_slot_steps(n: int) -> SlotSteps:
-    return SlotSteps(np.zeros(n, dtype=np.int64), np.zeros((1, n), dtype=np.float32))
+    return SlotSteps(np.zeros(n, np.int64), np.zeros((1, n), np.float32))
 
 
 @kernel_part
@@ -160,7 +161,7 @@ def step_of_row(shared, workspace, chosen, row, rate):
     table, steps, optimizer = shared.weights, workspace.slot_steps, shared.optimizer
     n = _collect(shared, workspace, chosen, row)
     if table.state_of == PER_ROW:
-        square = np.float32(0)
+        square = ZERO
         for k in range(n):
             square += steps.gradient[0, k] * steps.gradient[0, k]
         rate = row_rate(table, row, square, optimizer, rate)

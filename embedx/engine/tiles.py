@@ -23,7 +23,7 @@ from embedx.kernels.batch import Batch, new_batch
 from embedx.kernels.by_address import by_address
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.random import bits, low_half_below
-from embedx.kernels.simd import SIMD_WIDTH, is_zero, lanes_of, load, multiply_add, prefetch, splat, store, zeros
+from embedx.kernels.simd import ONE, SIMD_WIDTH, ZERO, is_zero, lanes_of, load, multiply_add, prefetch, splat, store, zeros
 from embedx.optimizers.contract import PER_COORDINATE, Table, UpdateRule, new_table
 from embedx.optimizers.decay import clock_step, decay_row, decay_rows, step_size
 from embedx.optimizers.descend import ColumnGradient, descend_columns, new_column_gradient, touch
@@ -49,10 +49,10 @@ class TilePlan(NamedTuple):
     # With sparse weights:
     epochs: int = 1
     falls: bool = False
-    threshold: np.float32 = np.float32(0)  # weights of at most this size are dropped
+    threshold: np.float32 = ZERO  # weights of at most this size are dropped
     key: np.uint64 = np.uint64(0)  # of the random numbers
-    first_state: np.float32 = np.float32(0)  # of the optimiser, for every weight
-    c: np.float32 = np.float32(0)  # by dual coordinate descent: what the loss is multiplied by
+    first_state: np.float32 = ZERO  # of the optimiser, for every weight
+    c: np.float32 = ZERO  # by dual coordinate descent: what the loss is multiplied by
 
 
 class TileExamples(NamedTuple):
@@ -99,21 +99,21 @@ def new_workspace(
     is_masked: bool = True, is_dual: bool = False,
 ) -> TileWorkspace:  # fmt: skip
     """Buffers for tiles of so many examples, which have n_values values together."""
-    n_rows, skips = n_features + 1, np.zeros((2, n_examples), dtype=np.int8)
+    n_rows, skips = n_features + 1, np.zeros((2, n_examples), np.int8)
     examples = TileExamples(
-        np.zeros(n_examples + 1, dtype=np.int64), np.zeros(n_values + 1, dtype=np.int32),
-        np.zeros(n_values + 1, dtype=np.float32), np.zeros(n_examples, dtype=np.uint32),
-        np.zeros(n_examples, dtype=np.float32), skips[0], skips[1],
+        np.zeros(n_examples + 1, np.int64), np.zeros(n_values + 1, np.int32),
+        np.zeros(n_values + 1, np.float32), np.zeros(n_examples, np.uint32),
+        np.zeros(n_examples, np.float32), skips[0], skips[1],
     )  # fmt: skip
     steps = TileSteps(
         tile=new_table(n_rows, WIDTH, optimizer), gradient=new_column_gradient(n_rows, WIDTH),
-        support=np.zeros(n_rows if is_masked else 0, dtype=np.uint32), active=np.zeros(batch_size, dtype=np.int64),
-        batch=new_batch(batch_size, WIDTH), state=np.zeros((1, 0), dtype=np.float32),
+        support=np.zeros(n_rows if is_masked else 0, np.uint32), active=np.zeros(batch_size, np.int64),
+        batch=new_batch(batch_size, WIDTH), state=np.zeros((1, 0), np.float32),
     )  # fmt: skip
     return TileWorkspace(
-        examples, steps, np.zeros(n_examples, dtype=np.int32), np.full(n_features, -1, dtype=np.int32),
-        np.zeros(n_features, dtype=np.int32), np.zeros(n_examples, dtype=np.int32),
-        np.zeros(n_examples, dtype=np.float32), np.zeros((n_examples if is_dual else 0, WIDTH), dtype=np.float32),
+        examples, steps, np.zeros(n_examples, np.int32), np.full(n_features, -1, np.int32),
+        np.zeros(n_features, np.int32), np.zeros(n_examples, np.int32),
+        np.zeros(n_examples, np.float32), np.zeros((n_examples if is_dual else 0, WIDTH), np.float32),
     )  # fmt: skip
 
 
@@ -123,7 +123,7 @@ def new_workspace(
 @kernel_part
 def _score_tile(examples, chosen, n, w, has_bias, t, z):
     """Overwrite z[:n, t:t + WIDTH] by the scores of chosen[:n]; two features at a time, so that four sums are under way."""
-    one, columns, values = splat(np.float32(1)), examples.columns, examples.values
+    one, columns, values = splat(ONE), examples.columns, examples.values
     for e in range(n):
         f, last = examples.offsets[chosen[e]], examples.offsets[chosen[e] + 1]
         a0, b0, a1, b1 = zeros(), zeros(), zeros(), zeros()
@@ -151,7 +151,7 @@ def _add_example(examples, i, a, b, has_bias, gradient, n_touched):
         n_touched = touch(gradient, row, n_touched)
     if has_bias:
         row = gradient.sums.shape[0] - 1
-        _add(gradient.sums, row, splat(np.float32(1)), a, b)
+        _add(gradient.sums, row, splat(ONE), a, b)
         n_touched = touch(gradient, row, n_touched)
     return n_touched
 
@@ -287,7 +287,7 @@ def train_columns(coefficients, examples, shared, plan, workspace, first, last, 
 def _negative_weight(examples, plan, i):
     """How often each label of a tile counts as a negative of example i."""
     n_labels = examples.label_offsets[i + 1] - examples.label_offsets[i]
-    return draw_weight(plan.positives, n_labels) if n_labels > 0 else np.float32(0)
+    return draw_weight(plan.positives, n_labels) if n_labels > 0 else ZERO
 
 
 @kernel_part
@@ -327,7 +327,7 @@ def train_tile(coefficients, examples, groups, group, first, last, plan, workspa
         for begin in range(0, n, plan.batch_size):
             lr = plan.lr
             if plan.falls:
-                lr = np.float32(lr * (np.float32(1) - np.float32(step) / np.float32(n_steps)))
+                lr = np.float32(lr * (ONE - np.float32(step) / np.float32(n_steps)))
             step += 1
             chosen = workspace.order[begin : min(begin + plan.batch_size, n)]
             loss += _step(coefficients, workspace.examples, workspace.steps, plan, chosen, last - first, lr, now)
@@ -352,7 +352,7 @@ def train_tile_dual(dual_steps, examples, groups, group, first, last, plan, work
     counter = np.uint64(0)
     for _ in range(plan.epochs):
         loss = 0.0
-        longest = np.float32(0)
+        longest = ZERO
         counter = _shuffle(workspace.order, n, plan.key, counter)
         for at in range(n):
             if at + 1 < n:
@@ -386,14 +386,14 @@ def _dual_update(examples, steps, plan, m):
     """Move the rows by the step of example m, within the sparsity mask; return the largest coefficient."""
     a, b = load(steps.batch.z, 0, 0), load(steps.batch.z, 0, SIMD_WIDTH)
     if _is_idle(examples, plan, m, a, b):
-        return np.float32(0)
+        return ZERO
     w, support = steps.tile.rows, steps.support
     for f in range(examples.offsets[m], examples.offsets[m + 1]):
         row, x = np.int64(examples.columns[f]), splat(examples.values[f])
         _add(w, row, x, lanes_of(a, support[row]), lanes_of(b, support[row] >> np.uint32(SIMD_WIDTH)))
     if plan.has_bias:
-        _add(w, w.shape[0] - 1, splat(np.float32(1)), a, b)
-    longest = np.float32(0)
+        _add(w, w.shape[0] - 1, splat(ONE), a, b)
+    longest = ZERO
     for k in range(WIDTH):
         longest = max(longest, abs(steps.batch.z[0, k]))
     return longest

@@ -203,8 +203,8 @@ def top_k(scores: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
         raise EmbedxError(f"top_k of {k} labels: must be 0 or more")
     n, width = scores.shape
     k = min(k, width)
-    ids = np.empty((n, k), dtype=np.int32)
-    values = np.empty((n, k), dtype=scores.dtype)
+    ids = np.empty((n, k), np.int32)
+    values = np.empty((n, k), scores.dtype)
     if k == 0:
         return ids, values
     for rows in blocks_of_rows(n, width):

@@ -15,7 +15,7 @@ import numpy as np
 
 from embedx.kernels.by_address import by_address
 from embedx.kernels.compiled import kernel, kernel_part
-from embedx.kernels.simd import SIMD_WIDTH, aligned_zeros
+from embedx.kernels.simd import ONE, SIMD_WIDTH, aligned_zeros
 from embedx.kernels.threads import in_parts, in_threads
 from embedx.search.cluster_scores import ClusterStatistics, add_to_sums, new_statistics, replace_vector, update_moments
 from embedx.search.kmeans import Centroids, assign, block_edges, fit_centroids, nearest_centroid, new_centroids
@@ -46,7 +46,7 @@ class Index(NamedTuple):
 
 def empty_index(blocks: int) -> Index:
     """An index without rows."""
-    table, cluster = np.zeros((0, 0), dtype=np.float32), np.zeros((blocks, 0), dtype=np.int32)
+    table, cluster = np.zeros((0, 0), np.float32), np.zeros((blocks, 0), np.int32)
     return _filled(table, new_centroids(block_edges(0, blocks), 0), cluster, 0, 1)
 
 
@@ -57,7 +57,7 @@ def build_index(
     blocks, clusters = search.blocks, min(search.clusters, n_rows)
     centroids = fit_centroids(table, n_rows, block_edges(dim, blocks), clusters, rng, threads)
     rows = np.arange(n_rows, dtype=np.int32)
-    cluster = np.zeros((blocks, n_rows), dtype=np.int32)
+    cluster = np.zeros((blocks, n_rows), np.int32)
 
     def assign_part(begin: int, end: int) -> None:
         scores = aligned_zeros(1, clusters)
@@ -74,13 +74,13 @@ def _filled(table: np.ndarray, centroids: Centroids, cluster: np.ndarray, cluste
     edges = centroids.edges
     sizes = np.stack([np.bincount(cluster[j], minlength=clusters) for j in range(blocks)]).astype(np.int64)
     capacities = -(-(sizes + (SPARE_SHARE * sizes).astype(np.int64) + SPARE_SLOTS) // SIMD_WIDTH) * SIMD_WIDTH
-    list_offsets = np.zeros((blocks, clusters + 1), dtype=np.int64)
+    list_offsets = np.zeros((blocks, clusters + 1), np.int64)
     np.cumsum(capacities, axis=1, out=list_offsets[:, 1:])
     slots = int(list_offsets[:, -1].max())
     index = Index(
         edges, centroids, new_statistics(edges, clusters), list_offsets, np.zeros_like(sizes),
-        np.zeros((blocks, slots), dtype=np.int32), new_panels(edges, slots),
-        np.zeros((blocks, n_rows), dtype=np.int32), cluster, np.zeros((blocks, n_rows), dtype=np.uint8),
+        np.zeros((blocks, slots), np.int32), new_panels(edges, slots),
+        np.zeros((blocks, n_rows), np.int32), cluster, np.zeros((blocks, n_rows), np.uint8),
     )  # fmt: skip
     in_threads(lambda j: fill_lists(index, table, j), threads, range(blocks))
     return index
@@ -102,7 +102,7 @@ def _append(index, j, row, c, table):
     index.slot[j, row], index.cluster[j, row] = slot, c
     index.list_sizes[j, c] += 1
     write_vector(index.panels[j], slot, table, row, index.edges[j], index.edges[j + 1])
-    add_to_sums(index.statistics, j, c, index.panels[j], slot, np.float32(1))
+    add_to_sums(index.statistics, j, c, index.panels[j], slot, ONE)
 
 
 @kernel
