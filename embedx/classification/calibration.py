@@ -87,14 +87,6 @@ def of_one_label(p: np.ndarray) -> np.ndarray:
     return np.concatenate([p[:, :1], p[:, 1:] * left], axis=1)
 
 
-def probabilities_of_all(calibration: np.ndarray, scores: np.ndarray) -> np.ndarray:
-    """As `probabilities`, of labels in any order."""
-    order = np.argsort(-scores, axis=1, kind="stable")
-    p = np.empty(scores.shape, np.float32)
-    np.put_along_axis(p, order, probabilities(calibration, np.take_along_axis(scores, order, 1)), 1)
-    return p
-
-
 def _terms_of_row(scores: np.ndarray, knots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """log r and s_1, which stays between the outermost knots, of each prediction, both (n, k)."""
     log_rank = np.log(np.arange(1, scores.shape[1] + 1))

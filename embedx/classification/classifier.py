@@ -169,12 +169,6 @@ class Classifier:
         """Whether training rows had several labels and the objective gives each a probability by itself."""
         return bool(self.facts.get("several_labels")) and self.objective.label_probability(np.zeros((1, 1))) is not None
 
-    def label_probabilities(self, z: np.ndarray) -> np.ndarray | None:
-        """How likely each label is by itself, (n, n_labels), from the scores of all; None where they share one probability."""
-        if self.judges_labels_alone and "calibration" in self.arrays:
-            return calibration.probabilities_of_all(self.arrays["calibration"], z)
-        return self.objective.label_probability(z)
-
     def log_probability(self, z: np.ndarray, log_noise: np.ndarray | None = None) -> np.ndarray:
         """log p(label | features), (n, n_labels), from the scores of all rows.
 
@@ -354,7 +348,7 @@ class Classifier:
             for rows, log_p in self.blocks(features, progress, threads):
                 metrics.add(log_p, None if self.has_neighbours else log_p, labels.rows(rows))
                 if "temperature" in self.facts:
-                    tempered.add(self.tempered(log_p), log_p, labels.rows(rows))
+                    tempered.add(self.tempered(log_p), None, labels.rows(rows))
         result = metrics.result() | {"left_out": len(data) - len(kept)}
         if "temperature" in self.facts:
             result["temperature"] = self.facts["temperature"]

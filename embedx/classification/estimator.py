@@ -302,14 +302,15 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict(self, X: Any) -> np.ndarray | csr_matrix:
         """The likeliest class of each row, (n,); after an indicator matrix another such, sparse if that was."""
         check_is_fitted(self)
-        is_searched = self.classifier_.is_searched or self.classifier_.has_neighbours
+        found, alone = self.classifier_, self._judges_alone
         if not self._is_multilabel:
             return np.asarray(self.top_k(X, 1)[0][:, 0])
-        if not is_searched and self._label_probabilities(np.zeros((1, len(self.classes_)))) is not None:
-            marks = vstack([csr_matrix(p > 0.5) for p in self._blocks(X, lambda z, _: self._label_probabilities(z))], "csr")
+        is_decided = found.is_searched or found.has_neighbours or (alone and "calibration" in found.arrays)
+        if alone and not is_decided:  # probabilities are above 1/2 where scores are above 0
+            marks = vstack([csr_matrix(z > 0) for z in self._blocks(X, lambda z, _: z)], "csr")
         else:
-            ids, p = self._found(X, CANDIDATES if is_searched else 1)
-            rows, columns = np.nonzero(p > 0.5 if is_searched else ids >= 0)
+            ids, p = self._found(X, CANDIDATES if is_decided else 1)
+            rows, columns = np.nonzero(p > 0.5 if is_decided else ids >= 0)
             marks = csr_matrix((np.ones(len(rows), bool), (rows, ids[rows, columns])), (len(ids), len(self.classes_)))
         marks = marks.astype(np.int64)
         return marks if self._has_sparse_labels else marks.toarray()
@@ -404,19 +405,19 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _scores_are_softmax(self) -> bool:
         return type(self.classifier_.objective).log_probability is Objective.log_probability
 
-    def _label_probabilities(self, z: np.ndarray) -> np.ndarray | None:
-        """With several labels the probability of each by itself; None where they share one."""
-        return self.classifier_.label_probabilities(z) if self._is_multilabel else None
+    @property
+    def _judges_alone(self) -> bool:
+        """Whether there are several labels, and each has a probability by itself."""
+        return self._is_multilabel and self.classifier_.objective.label_probability(np.zeros((1, 1))) is not None
 
     def _log_probabilities(self, z: np.ndarray, log_noise: np.ndarray) -> np.ndarray:
-        p = self._label_probabilities(z)
-        if p is None:
+        if not self._judges_alone:
             return self.classifier_.log_probability(z, log_noise)
         with np.errstate(divide="ignore"):
-            return np.asarray(np.log(p))
+            return np.log(np.asarray(self.classifier_.objective.label_probability(z)))
 
     def _decisions(self, z: np.ndarray, log_noise: np.ndarray) -> np.ndarray:
-        if self._label_probabilities(z[:1]) is not None:
+        if self._judges_alone:
             return z
         scores = z if self._scores_are_softmax else self.classifier_.log_probability(z, log_noise)
         return scores[:, 1] - scores[:, 0] if self._has_two_classes else scores

@@ -335,6 +335,7 @@ class Full(Classification):
     """All rows for each example: large matrix products, by threads that share a step."""
 
     steps: full.FullSteps
+    kind: type[full.FullSteps] = full.DenseSteps
 
     def prepare(self) -> None:
         self.workers, self.chunk = [None], self.batch
@@ -344,9 +345,9 @@ class Full(Classification):
 
     def make_steps(self) -> None:
         """Set what trains."""
-        self.steps = full.DenseSteps(
-            self.objective.coefficients, self.shared, sparse_gradient=self.objective.sparse_gradient, threads=self.threads,
-            parts=self.parts,
+        self.steps = self.kind(
+            self.objective.coefficients, self.shared, threads=self.threads, parts=self.parts,
+            sparse_gradient=self.objective.sparse_gradient,
         )  # fmt: skip
 
     def compile(self, progress: Progress) -> None:
@@ -364,11 +365,10 @@ class Full(Classification):
 class FullSparse(Full):
     """All rows for sparse features: the table is transposed, and its columns padded to whole tiles."""
 
+    kind = full.SparseSteps
+
     def make_outputs(self) -> None:
         self.outputs = new_table(self.dim, -(-self.n_rows // full.TILE) * full.TILE, self.optimizer)
-
-    def make_steps(self) -> None:
-        self.steps = full.SparseSteps(self.objective.coefficients, self.shared, threads=self.threads, parts=self.parts)
 
     def decay_outputs(self, clock: float) -> None:
         decay_rows(self.outputs, 0, self.dim - self.has_bias, self.n_rows, self.optimizer, clock)

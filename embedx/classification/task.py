@@ -127,7 +127,7 @@ class Run:
         returned, and the outcome says so; Ctrl-C likewise ends the training early with what was learned so far.
         """
         objective, progress = self.objective, self.progress
-        before = start.classifier if isinstance(start, TrainedClassifier) else start
+        before, memory = (start.classifier, start.optimizer_state) if isinstance(start, TrainedClassifier) else (start, {})
         settings = self.settings
         is_free = start is None and settings.time_budget is None
         is_refitted = is_free and settings.calibration <= type(settings).calibration and len(self.data) <= MAX_REFITTED
@@ -195,7 +195,7 @@ class Run:
             if isinstance(strategy, TreeTraining):
                 outcome = tree_training.run(strategy, training, history, checkpoints, plan)
             else:
-                outcome, optimizer_state = _by_steps(strategy, training, history, start, checkpoints, plan)
+                outcome, optimizer_state = _by_steps(strategy, training, history, before, memory, checkpoints, plan)
         if start is None:
             outcome.check_trained()
         to_the_end(lambda: _check(classifier))
@@ -333,7 +333,7 @@ def hold_out(data: Labeled, n: int, seed: int) -> tuple[Labeled, Labeled]:
 
 
 def _by_steps(
-    strategy: Classification, training: Strategy, history: History, start: TrainedClassifier | Classifier | None,
+    strategy: Classification, training: Strategy, history: History, before: Classifier | None, memory: Mapping[str, np.ndarray],
     checkpoints: Checkpoints | None, plan: MemoryPlan,
 ) -> tuple[trainer.Outcome, dict[str, np.ndarray]]:  # fmt: skip
     """Train `strategy` by steps on minibatches, through `training`; the outcome, and the optimiser's state."""
@@ -343,16 +343,13 @@ def _by_steps(
         strategy.set_bias(_first_biases(strategy.objective, settings.bias, drawing, strategy.n))
         strategy.frequency_bias = _first_biases(strategy.objective, "frequency", drawing, strategy.n)
     optimizer_state = {"hidden": strategy.hidden.state, "outputs": strategy.outputs.state}
-    if start is not None:
-        before = start.classifier if isinstance(start, TrainedClassifier) else start
+    if before is not None:
         for name, array in strategy.arrays().items():  # views of the tables; the rows of new labels stay as they are
             array[: len(before.arrays[name])] = before.arrays[name]
-    if isinstance(start, TrainedClassifier):
-        is_same = start.classifier.settings["optimizer"] == settings.optimizer
+        is_same = before.settings["optimizer"] == settings.optimizer
         for name, kept in optimizer_state.items():
-            former = start.optimizer_state.get(name)
-            if is_same and former is not None and former.shape == kept.shape:
-                kept[:] = former
+            if is_same and name in memory and memory[name].shape == kept.shape:
+                kept[:] = memory[name]
 
     def hand_over() -> None:
         strategy.apply_decay()

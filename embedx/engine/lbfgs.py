@@ -61,15 +61,15 @@ def minimise(
     batch = new_batch(max((len(block.entries.example) for block in blocks), default=0), n_rows, dtype=np.float64)
     batch.key[:], batch.n_updates[:] = np.arange(len(batch.key)), FOR_EVER
     constants = objective.constants(n_rows, n_rows).astype(np.float64)
-    last = start.ravel(), np.inf  # the point that was accepted last, and the penalised loss that was computed last
+    last = start.ravel(), np.inf  # the point that was accepted last, and its penalised loss
     iterations = evaluations = 0
-    initial = np.nan
+    initial, slope, interrupted_by = np.nan, np.inf, None
 
-    def unpenalised(flat: np.ndarray, loss: float) -> float:
-        return loss - _penalty(flat.reshape(shape)[:n_features], l2)
+    def unpenalised() -> float:
+        return float(last[1]) - _penalty(last[0].reshape(shape)[:n_features], l2)
 
     def value(flat: np.ndarray) -> tuple[float, np.ndarray]:
-        nonlocal last, evaluations, initial
+        nonlocal evaluations, initial
         evaluations += 1
         w = flat.reshape(shape)
         gradient = np.zeros(shape)
@@ -86,27 +86,24 @@ def minimise(
                 gradient[-1] += z.sum(axis=0)
         gradient /= total
         gradient[:n_features] += l2 * w[:n_features]
-        penalised = loss / total + _penalty(w[:n_features], l2)
-        last = last[0], penalised
         initial = loss / total if evaluations == 1 else initial
-        return penalised, gradient.ravel()
+        return loss / total + _penalty(w[:n_features], l2), gradient.ravel()
 
-    def callback(flat: np.ndarray) -> None:
+    def callback(intermediate_result: Any) -> None:
         nonlocal last, iterations
         iterations += 1
-        last = flat.copy(), last[1]
-        after(iterations, unpenalised(*last))
+        last = intermediate_result.x.copy(), intermediate_result.fun
+        after(iterations, unpenalised())
 
     try:
         found = minimize(
             value, start.ravel(), method="L-BFGS-B", jac=True, callback=callback,
             options={"maxiter": max_iterations, "maxfun": 10 * max_iterations, "gtol": tolerance, "ftol": 1e-14, "maxcor": 20},
         )  # fmt: skip
+        last, slope = (found.x, found.fun), float(np.abs(found.jac).max(initial=0))
     except KeyboardInterrupt as interrupt:
-        return Optimum(last[0].reshape(shape), unpenalised(*last), initial, iterations, evaluations, np.inf, interrupt)
-    slope = float(np.abs(found.jac).max(initial=0))
-    loss = unpenalised(found.x, float(found.fun))
-    return Optimum(found.x.reshape(shape), loss, initial, iterations, evaluations, slope, None)
+        interrupted_by = interrupt
+    return Optimum(last[0].reshape(shape), unpenalised(), initial, iterations, evaluations, slope, interrupted_by)
 
 
 def _penalty(w: np.ndarray, l2: float) -> float:

@@ -31,7 +31,7 @@ RAW_SHARE = 0.03  # of words that it ends, from which on text is raw: news have 
 RAW_NGRAMS = 2
 MAX_HASHES = 2**31 - 1  # of character n-grams
 
-Counted = tuple[np.ndarray, csr_matrix]  # hashes of n-grams, int64 ascending, and how often they stand in each row
+Counted = tuple[np.ndarray, csr_matrix]  # numbers of words or hashes of n-grams, int64 ascending, and their counts in each row
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,7 +81,7 @@ class TextFeatures:
         self._budget, self._known = budget, known
         self._tokenizer: Tokenizer | None = None
         self._n_words = 0  # that memory was counted for
-        self._bags: list[csr_matrix] = []  # of words, by their number
+        self._bags: list[Counted] = []  # of words, by their number
         self._ngrams: list[Counted] = []
 
     def rows(self, texts: Iterable[str | bytes]) -> csr_matrix:
@@ -105,24 +105,18 @@ class TextFeatures:
     def finish(self) -> tuple[csr_matrix, TextSchema]:
         """The features of all rows that were added, float32, and by what later rows are read."""
         self._prepared(b"")
-        settings, known = self.settings, self._known
-        words = self._words()
+        known = self._known
         if known is None:
-            counts = np.zeros(len(words), np.int64)
-            for bag in self._bags:
-                counts[: bag.shape[1]] += np.bincount(bag.indices, minlength=bag.shape[1])
-            kept = np.flatnonzero(counts >= settings.min_count)
-            hashes = self._frequent_hashes()
-            known = TextSchema([words[k].decode("utf-8") for k in kept.tolist()], hashes, settings.record())
+            words, kept = self._words(), _frequent(self._bags, self.settings.min_count)
+            hashes = _frequent(self._ngrams, self.settings.min_ngram_count)
+            known = TextSchema([words[k].decode("utf-8") for k in kept.tolist()], hashes, self.settings.record())
         else:
             kept = np.arange(len(known.vocabulary))
-        n_words, n_hashes = len(kept), len(known.hashes)
-        column = np.full(len(words), -1)
-        column[kept] = np.arange(n_words)
-        parts = [vstack([_selected(bag, column[: bag.shape[1]], n_words) for bag in self._bags] or [csr_matrix((0, n_words))])]
-        if n_hashes:
-            places = [(_places(hashes, known.hashes), rows) for hashes, rows in self._ngrams]
-            parts.append(vstack([_selected(rows, place, n_hashes) for place, rows in places] or [csr_matrix((0, n_hashes))]))
+        parts: list[csr_matrix] = []
+        for counted, keys in ((self._bags, kept), (self._ngrams, known.hashes)):
+            if len(keys) or not parts:
+                found = [_selected(rows, _places(own, keys), len(keys)) for own, rows in counted]
+                parts.append(vstack(found or [csr_matrix((0, len(keys)))]))
         self._bags, self._ngrams = [], []
         return csr_matrix(hstack(parts, "csr"), dtype=np.float32), known
 
@@ -158,7 +152,7 @@ class TextFeatures:
         bag = csr_matrix((np.ones(len(tokens), np.float32), tokens, indptr), (len(texts), n_words))
         bag.sum_duplicates()
         self._keep(bag)
-        self._bags.append(bag)
+        self._bags.append((np.arange(n_words), bag))
         found = self._hashes(tokens, indptr, bag)
         if found is not None:
             hashes, rows = found
@@ -216,13 +210,14 @@ class TextFeatures:
         of_words = csr_matrix((np.ones(len(column), np.float32), column, starts), (len(used), len(distinct)))
         return distinct, _selected(bag, place, len(used)) @ of_words
 
-    def _frequent_hashes(self) -> np.ndarray:
-        """The hashes of n-grams that are in enough rows, int64, ascending."""
-        distinct = np.unique(np.concatenate([np.empty(0, np.int64), *(hashes for hashes, _ in self._ngrams)]))
-        counts = np.zeros(len(distinct), np.int64)
-        for hashes, rows in self._ngrams:
-            counts[_places(hashes, distinct)] += np.bincount(rows.indices, minlength=len(hashes))
-        return distinct[counts >= self.settings.min_ngram_count]
+
+def _frequent(counted: list[Counted], least: int) -> np.ndarray:
+    """The words or n-grams that are in enough rows, int64, ascending."""
+    distinct = np.unique(np.concatenate([np.empty(0, np.int64), *(keys for keys, _ in counted)]))
+    counts = np.zeros(len(distinct), np.int64)
+    for keys, rows in counted:
+        counts[_places(keys, distinct)] += np.bincount(rows.indices, minlength=len(keys))
+    return distinct[counts >= least]
 
 
 def _places(hashes: np.ndarray, among: np.ndarray) -> np.ndarray:
