@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from embedx.kernels.compiled import kernel
-from embedx.kernels.select import insert
+from embedx.kernels.select import best_of_rows
 from embedx.kernels.threads import in_parts
 
 LOWEST = np.float32(-3e38)  # in place of -inf: the score of a place that no node takes
@@ -102,18 +102,6 @@ def scores_of(features: Any, level: Level) -> np.ndarray:
     return scores
 
 
-@kernel
-def best_of_slots(scores, begin, end, place, best):
-    """Write the highest scores of the rows begin:end and their places to the columns of `best` and `place`, best first."""
-    for s in range(begin, end):
-        n = 0
-        for k in range(scores.shape[1]):
-            if scores[s, k] > LOWEST:
-                n = insert(scores[s, k], k, best, place, s, n)
-        for k in range(n, best.shape[1]):
-            best[s, k], place[s, k] = LOWEST, 0
-
-
 class Found(NamedTuple):
     """The likeliest nodes of each example, best first; of places that none takes the log-probability is -inf."""
 
@@ -148,13 +136,13 @@ def best_nodes(features: Any, level: Level, above: Found | None, k: int, log_pro
         score_visits(offsets, columns, features.data, level, example, group, slot, begin, end, local, scores)
 
     in_parts(score, len(slot), threads)
-    in_parts(lambda begin, end: best_of_slots(scores, begin, end, place, best), n * width, threads)
+    in_parts(lambda begin, end: best_of_rows(scores, begin, end, place, best), n * width, threads)
+    is_node = best > LOWEST
     with np.errstate(all="ignore"):
-        log_p = np.where(best > LOWEST, log_probability(best), -np.inf).reshape(n, width, kept) + above.log_p[:, :, None]
-    node = place.reshape(n, width, kept) + level.first_node[above.node][:, :, None].astype(np.int32)
-    log_p, node = log_p.reshape(n, -1), node.reshape(n, -1)
-    k = min(k, node.shape[1])
-    chosen = np.argpartition(-log_p, k - 1, axis=1)[:, :k] if k < node.shape[1] else np.tile(np.arange(k), (n, 1))
-    log_p, node = np.take_along_axis(log_p, chosen, 1), np.take_along_axis(node, chosen, 1)
-    order = np.lexsort((node, -log_p), axis=1)
-    return Found(np.take_along_axis(node, order, 1), np.take_along_axis(log_p, order, 1).astype(np.float32))
+        log_p = np.where(is_node, log_probability(best), -np.inf).reshape(n, -1, kept) + above.log_p[:, :, None]
+    node = (place * is_node).reshape(log_p.shape) + level.first_node[above.node][:, :, None].astype(np.int32)
+    log_p = log_p.reshape(n, -1).astype(np.float32)
+    k = min(k, log_p.shape[1])
+    place, best = np.zeros((n, k), np.int32), np.zeros((n, k), np.float32)
+    best_of_rows(log_p, 0, n, place, best)
+    return Found(np.take_along_axis(node.reshape(n, -1), place, axis=1), best)

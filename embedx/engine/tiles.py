@@ -123,7 +123,7 @@ def new_workspace(
 @kernel_part
 def _score_tile(examples, chosen, n, w, has_bias, t, z):
     """Overwrite z[:n, t:t + WIDTH] by the scores of chosen[:n]; two features at a time, so that four sums are under way."""
-    one, columns, values = splat(ONE), examples.columns, examples.values
+    columns, values = examples.columns, examples.values
     for e in range(n):
         f, last = examples.offsets[chosen[e]], examples.offsets[chosen[e] + 1]
         a0, b0, a1, b1 = zeros(), zeros(), zeros(), zeros()
@@ -138,8 +138,8 @@ def _score_tile(examples, chosen, n, w, has_bias, t, z):
         if f < last:
             row, x = np.int64(columns[f]), splat(values[f])
             a0, b0 = multiply_add(x, load(w, row, t), a0), multiply_add(x, load(w, row, t + SIMD_WIDTH), b0)
-        store(z, e, t, multiply_add(one, a0, a1))
-        store(z, e, t + SIMD_WIDTH, multiply_add(one, b0, b1))
+        store(z, e, t, a0 + a1)
+        store(z, e, t + SIMD_WIDTH, b0 + b1)
 
 
 @kernel_part

@@ -30,6 +30,7 @@ from typing import NamedTuple
 import numpy as np
 
 from embedx.errors import DivergedError, EmbedxError
+from embedx.kernels.select import best_of_rows
 from embedx.labeled.data import Labels
 
 BLOCK_FLOATS = 1 << 18  # computed at a time, so that they stay in the processor's cache
@@ -201,21 +202,10 @@ def top_k(scores: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     """
     if k < 0:
         raise EmbedxError(f"top_k of {k} labels: must be 0 or more")
-    n, width = scores.shape
-    k = min(k, width)
-    ids = np.empty((n, k), np.int32)
-    values = np.empty((n, k), scores.dtype)
-    if k == 0:
-        return ids, values
-    for rows in blocks_of_rows(n, width):
-        block = np.fmax(scores[rows], -np.inf)
-        least = np.partition(block, width - k, axis=1)[:, width - k, None]
-        row, column = np.nonzero(block >= least)  # at least k in each row, more if several equal the k-th; ids ascend
-        value = block[row, column]
-        order = np.lexsort((-value, row))  # stable
-        first = np.searchsorted(row, np.arange(len(block)))
-        best = order[first[:, None] + np.arange(k)]
-        ids[rows], values[rows] = column[best], value[best]
+    k = min(k, scores.shape[1])
+    ids, values = np.empty((len(scores), k), np.int32), np.empty((len(scores), k), scores.dtype)
+    if k:
+        best_of_rows(np.ascontiguousarray(scores), 0, len(scores), ids, values)
     return ids, values
 
 
