@@ -219,6 +219,8 @@ class Classifier:
         calibration it is the label's own where training rows had several labels and the objective gives each a probability by
         itself. Else the labels share one probability; those that a tree finds, if there is one.
         """
+        if k < 0:
+            raise EmbedxError(f"top_k of {k} labels: ask for 0 or more")
         is_blended = self.has_neighbours and k > 0
         n_best = max(k, CANDIDATES) if is_blended or self._is_of_one_label else k
         for rows, ids, scores in self.best(features, n_best, progress, threads):
@@ -232,8 +234,6 @@ class Classifier:
         """(rows, ids, scores) as `top_k` by the parameters alone, with the scores that `probabilities` takes: z where labels
         are judged alone, else log-probabilities.
         """
-        if k < 0:
-            raise EmbedxError(f"top_k of {k} labels: ask for 0 or more")
         alone, threads = self.judges_labels_alone, threads or usable_cores()
         if not self.is_searched:
             of_scores = (lambda z, _: top_k(z, k)) if alone else (lambda *scores: top_k(self.log_probability(*scores), k))

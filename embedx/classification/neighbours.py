@@ -27,7 +27,7 @@ from embedx.evaluation.labels import hits
 from embedx.kernels.threads import in_parts
 from embedx.labeled.data import Labels
 from embedx.labeled.rules import scaled
-from embedx.search.nearest_rows import RowIndex, RowLabels, nearest_rows, row_index, write_blended
+from embedx.search.nearest_rows import Near, RowIndex, RowLabels, nearest_rows, row_index, write_blended
 from embedx.storage.schema import Array
 
 ARRAYS = {
@@ -55,13 +55,6 @@ class Blend(NamedTuple):
     root: float = USUAL[2]
 
 
-class Near(NamedTuple):
-    """The nearest rows of each example, and their cosines."""
-
-    ids: np.ndarray  # int32 (n, k)
-    cosines: np.ndarray  # float32 (n, k), descending
-
-
 class Neighbours(NamedTuple):
     """The training rows that are searched."""
 
@@ -71,7 +64,7 @@ class Neighbours(NamedTuple):
 
     def nearest(self, features: Any, n: int, threads: int) -> Near:
         """The n nearest rows, for features on the scale of the training data."""
-        return Near(*nearest_rows(self.rows, features, n, threads))
+        return nearest_rows(self.rows, features, n, threads)
 
     def blended(
         self, ids: np.ndarray, p: np.ndarray, near: Near, blend: Blend, k: int, threads: int = 1

@@ -205,13 +205,12 @@ class Classification(Strategy):
 
     def state(self) -> TrainState:
         state = TrainState()
+        arrays = {"objective.state": self.local_state, "objective.n_updates": self.n_updates, "decay_clock": self.clock}
         for name, table in (("hidden", self.hidden), ("outputs", self.outputs)):
-            state.add_array(f"{name}.rows", table.rows)
-            state.add_array(f"{name}.optimizer", table.state)
-            state.add_array(f"{name}.decay_clock", table.decay_clock)
-        state.add_array("objective.state", self.local_state)
-        state.add_array("objective.n_updates", self.n_updates)
-        state.add_array("decay_clock", self.clock)
+            own = zip(("rows", "optimizer", "decay_clock"), table[:3], strict=True)
+            arrays |= {f"{name}.{what}": array for what, array in own}
+        for name, array in arrays.items():
+            state.add_array(name, array)
         return state
 
 

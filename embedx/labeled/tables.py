@@ -225,6 +225,9 @@ def _chosen(
     def called(names: set[str]) -> list[str]:
         return [each for each in free if each.lower() in names]
 
+    def numeric(share: float = 1.0) -> list[str]:
+        return [each for each in free if _are_numbers((value_of(record, each, None) for record in head), share)]
+
     own_id = own_id or next(iter(called({"id"})), None)
     free = [each for each in free if each != own_id]
     if label is None and len(called(LABEL_NAMES)) == 1:
@@ -235,10 +238,9 @@ def _chosen(
     if needs_labels and label is None and (text or numbers) and len(free) == 1:
         label = free.pop()
     elif not text and not numbers and (label or not needs_labels):
-        are_numbers = [each for each in free if _are_numbers(value_of(record, each, None) for record in head)]
-        if len(free) == 1 and not are_numbers:
+        if len(free) == 1 and not numeric():
             text = [free.pop()]
-        elif all(_are_numbers((value_of(record, each, None) for record in head), 0.5) for each in free):  # others are mistakes
+        elif numeric(0.5) == free:  # others are mistakes
             numbers, free = free, []
     missing = [] if text or numbers else ["text-column (or --set feature-columns, of numbers)"]
     missing += ["label-column"] if needs_labels and label is None else []
@@ -248,15 +250,14 @@ def _chosen(
     if like and (numbers or like.text is None):
         kinds = ["columns of numbers" if numbers else "words", "ID:VALUE" if like.text is None else "words"]
         raise EmbedxError(f"{name}: features are {kinds[0]}, but those of the training data are {kinds[1]}; give the same kind")
-    left = [each for each in free if _are_numbers(value_of(record, each, None) for record in head)]
-    more = f" (--set feature-columns={','.join(left)} takes numbers)" if left and not numbers else ""
+    more = f" (--set feature-columns={','.join(left)} takes numbers)" if not numbers and (left := numeric()) else ""
     used: dict[str, list[Any]] = {"text": text, "numbers": numbers, "label": [label], "id": [own_id], "not used": free}
     parts = [f"{what}: {', '.join(map(str, which))}" for what, which in used.items() if any(which)]
     progress.note(f"{name}: {'; '.join(parts)}{more}")
     return Columns(text, numbers, label, own_id, given.label_separator)
 
 
-def _are_numbers(values: Iterator[Any], share: float = 1.0) -> bool:
+def _are_numbers(values: Iterator[Any], share: float) -> bool:
     found = [_number(each) for each in values]
     return found.count(None) <= (1 - share) * len(found) and any(each is not None and each == each for each in found)
 

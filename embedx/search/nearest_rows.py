@@ -38,6 +38,13 @@ class RowIndex(NamedTuple):
     left: np.ndarray  # float32 (groups, n_rows): the length of a row on the features of a group and later ones
 
 
+class Near(NamedTuple):
+    """The nearest rows of each query, and their cosines."""
+
+    ids: np.ndarray  # int32 (n, k)
+    cosines: np.ndarray  # float32 (n, k), descending
+
+
 class Workspace(NamedTuple):
     """What a thread searches with."""
 
@@ -69,8 +76,8 @@ def row_index(rows: csr_matrix) -> RowIndex:
     )  # fmt: skip
 
 
-def nearest_rows(index: RowIndex, queries: Any, k: int, threads: int) -> tuple[np.ndarray, np.ndarray]:
-    """(ids int32 (n, k), cosines float32 (n, k)) of the k rows nearest to each query; of equal ones the lower id first.
+def nearest_rows(index: RowIndex, queries: Any, k: int, threads: int) -> Near:
+    """The k rows nearest to each query; of equal ones the lower id first.
 
     Only cosines above 0 count; where there are fewer, the remaining cosines are 0.
     """
@@ -78,16 +85,16 @@ def nearest_rows(index: RowIndex, queries: Any, k: int, threads: int) -> tuple[n
     queries = csr_matrix((queries.data, index.number[queries.indices], queries.indptr), queries.shape)
     queries.sort_indices()
     n, offsets, columns = queries.shape[0], queries.indptr.astype(np.int64), queries.indices.astype(np.int32)
-    ids, cosines = np.zeros((n, k), np.int32), np.zeros((n, k), np.float32)
+    near = Near(np.zeros((n, k), np.int32), np.zeros((n, k), np.float32))
 
     def search(begin: int, end: int) -> None:
         sums, likely = (np.empty(len(index.offsets) - 1, kind) for kind in (np.float32, np.int32))
         query = np.zeros(queries.shape[1], np.float32)
         own = Workspace(sums, likely, query, *(np.zeros((1, k), kind) for kind in (np.int32, np.float32) * 2))
-        write_nearest(index, offsets, columns, queries.data, begin, end, own, ids, cosines)
+        write_nearest(index, offsets, columns, queries.data, begin, end, own, *near)
 
     in_parts(search, n, threads)
-    return ids, cosines
+    return near
 
 
 @kernel
