@@ -101,6 +101,17 @@ def test_what_is_printed_as_a_probability_is_one(objective, options, settings, s
     assert largest_error(raw, is_right, least=500) > error + 0.02
 
 
+def test_probabilities_of_a_row_with_one_label_sum_to_at_most_one_however_many_are_asked_for():
+    p = np.array([[0.6, 0.5, 0.3], [0.4, 0.3, 0.1], [1, 0, 0]], np.float32)
+    np.testing.assert_allclose(calibration.of_one_label(p), [[0.6, 0.25, 0.15], [0.4, 0.3, 0.1], [1, 0, 0]], rtol=1e-6)
+    data, test = noisy(2000, 0, several=False), noisy(500, 1, several=False)
+    for neighbours in ("none", "5"):
+        found = trained(data, "ova", {"loss": "squared-hinge"}, weights="sparse", neighbours=neighbours)
+        every, few = (answers(found, test, k)[0] for k in (N_LABELS, 3))
+        assert every.sum(axis=1).max() < 1 + 1e-5
+        np.testing.assert_array_equal(few, every[:, :3])
+
+
 def test_rows_are_held_out_where_there_are_enough_and_nothing_else_to_calibrate_on():
     data = noisy(10 * MIN_ROWS, 0)
     assert trained(data, weights="sparse", calibration=0.2).facts["examples"] == 8 * MIN_ROWS
