@@ -8,6 +8,7 @@ import itertools
 import numpy as np
 import pytest
 from label_data import ova, settings, topics, trained
+from notes import Notes
 from scipy.sparse import csr_matrix, random_array
 from test_sparse_weights import dense_of
 
