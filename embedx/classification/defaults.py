@@ -84,17 +84,22 @@ def has_many_labels(data: Labeled, rule: str) -> bool:
     return data.n_labels >= MANY_LABELS or bool((chosen_labels(data.labels, rule).n_of_row > 1).any())
 
 
+def is_sum(objective: Objective) -> bool:
+    """Whether the loss is a sum over labels, each of which has a probability by itself."""
+    return objective.log_label_probability(np.zeros(1)) is not None
+
+
 def chosen_weights(settings: ClassifySettings, objective: Objective, data: Labeled, sampler: str) -> str:
     """How weights are stored, by the settings and the name of the sampler. Raises `EmbedxError` for what cannot be."""
     name, wanted = f"--objective {objective.name}", settings.weights
-    is_sum = objective.log_label_probability(np.zeros(1)) is not None
+    by_label = is_sum(objective)
     needs = [
         (data.is_sparse, "sparse features; these are dense"), (not settings.hidden, "no --hidden layer"),
         (settings.optimizer != "lbfgs", "an --optimizer that goes by steps"), (settings.max_norm is None, "no --set max-norm"),
     ]  # fmt: skip
-    if wanted == "tree" or (is_sum and sampler == EVERY_ROW):
+    if wanted == "tree" or (by_label and sampler == EVERY_ROW):
         needs += [
-            (is_sum, f"a loss that is a sum over labels, as of ova; {name} has none"),
+            (by_label, f"a loss that is a sum over labels, as of ova; {name} has none"),
             (sampler == EVERY_ROW, f"--sampler {EVERY_ROW}"),
             (settings.labels != "one", "--labels other than one"),
             (
@@ -112,7 +117,7 @@ def chosen_weights(settings: ClassifySettings, objective: Objective, data: Label
         raise EmbedxError(f"--weights {wanted} takes {missing}")
     if wanted is not None or missing is not None:
         return wanted or "dense"
-    if not (is_sum and sampler == EVERY_ROW):
+    if not (by_label and sampler == EVERY_ROW):
         return "sparse" if objective.n_rows(data.n_labels) * data.n_features > MAX_DENSE_SAMPLED else "dense"
     is_dual = settings.optimizer == DualCoordinateDescent.name or _takes_dual(settings, objective)
     is_small = data.n_labels * data.n_features < MAX_DENSE and (not is_dual or data.features.data.min(initial=0) < 0)
@@ -124,8 +129,8 @@ def chosen_weights(settings: ClassifySettings, objective: Objective, data: Label
 
 def is_label_by_label(settings: ClassifySettings, objective: Objective) -> bool:
     """Whether resolved settings train sparse weights a tile of labels after another, rather than an example after another."""
-    is_sum = objective.log_label_probability(np.zeros(1)) is not None
-    return settings.weights == "tree" or (settings.weights == "sparse" and is_sum and settings.sampler == EVERY_ROW)
+    is_exact = settings.weights == "sparse" and settings.sampler == EVERY_ROW
+    return settings.weights == "tree" or (is_exact and is_sum(objective))
 
 
 def _default_of(objective: Objective, name: str, kind: str, otherwise: Any) -> Any:

@@ -82,12 +82,12 @@ class Labels:
         return cls(offsets_of([len(row) for row in rows]), np.array([label for row in rows for label in row], np.int32))
 
 
-class TextRows(NamedTuple):
-    """The rows of a text file, before labels and features are those of a `DataSchema`."""
+class FileRows(NamedTuple):
+    """The rows of a file, before labels and features are those of a `DataSchema`."""
 
-    features: csr_matrix  # float32 (n_rows, n_features), not yet sorted
+    features: Any  # float32 (n_rows, n_features), csr_matrix that is not yet sorted, or np.ndarray
     labels: Labels  # of ids, or of numbers in `names`
-    names: list[bytes] | None  # the different labels, where they are names
+    names: list[bytes] | None = None  # the different labels, where they are names
     n_labels: int = 0  # as a header says
     text: "TextSchema | None" = None  # where features are those of text
     first_feature: int = 0  # its id in the file

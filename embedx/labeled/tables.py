@@ -24,7 +24,7 @@ from scipy.sparse import csr_matrix, hstack
 
 from embedx.errors import EmbedxError
 from embedx.labeled.arrays import content_of, is_plain
-from embedx.labeled.data import Columns, DataSchema, Labels, TextRows, offsets_of
+from embedx.labeled.data import Columns, DataSchema, FileRows, Labels, offsets_of
 from embedx.labeled.files import Lines, MemoryBudget
 from embedx.labeled.schema import WORD_BYTES, Numbering, decoded
 from embedx.labeled.words import TextFeatures, TextFeatureSettings
@@ -107,7 +107,7 @@ def format_of(lines: Lines, given: TableSettings, like: Columns | None, is_text:
 def read_table(
     source: Source, lines: Lines | None, format: str, given: TableSettings, like: DataSchema | None, needs_labels: bool,
     text: TextFeatureSettings, progress: Progress,
-) -> TextRows:  # fmt: skip
+) -> FileRows:  # fmt: skip
     """The rows of a table.
 
     lines  its text; None: a Parquet file
@@ -136,11 +136,11 @@ def read_table(
         words.add(texts)
         numbers.append(np.array([[cell(each, _number) for each in columns.numbers] for cell in cells]))
         found = [cell(columns.label, split) if columns.label else [] for cell in cells]
-        parts.append(Labels.of_rows([[labels[each.encode("utf-8", "replace")] for each in row] for row in found]))
+        parts.append(labels.labels_of([each.encode("utf-8", "replace") for each in row] for row in found))
         if columns.id:
             ids += [value_of(record, columns.id, None) for _, record in rows]
             budget.take(WORD_BYTES * len(rows))
-        budget.take(2 * numbers[-1].nbytes + parts[-1].ids.nbytes + 2 * parts[-1].offsets.nbytes)
+        budget.take(2 * numbers[-1].nbytes)
     values = np.concatenate(numbers)
     if like is None:
         columns = dataclasses.replace(columns, scales=_scales(values, bool(columns.text)))
@@ -156,7 +156,7 @@ def read_table(
     elif columns.numbers:
         features = csr_matrix(hstack([features, *map(_intervals, values.T, columns.scales)], "csr"))
     called = np.array(ids, object) if columns.id else None
-    return TextRows(features, Labels.joined(parts), list(labels), text=by_text, columns=columns, ids=called)
+    return FileRows(features, Labels.joined(parts), list(labels), text=by_text, columns=columns, ids=called)
 
 
 # ---- rows, by format

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 import numpy as np
 from scipy.sparse import csr_matrix, hstack, vstack
 
-from embedx.labeled.data import Labels, TextRows, TextSchema, offsets_of
+from embedx.labeled.data import FileRows, Labels, TextSchema, offsets_of
 from embedx.labeled.files import Lines, MemoryBudget
 from embedx.labeled.schema import WORD_BYTES, Numbering, decoded
 from embedx.settings import Settings, TextSettings, param
@@ -240,7 +240,7 @@ def is_fasttext(lines: Lines, prefix: str = PREFIX) -> bool:
     return b" " + prefix.encode() in b" " + lines.head.replace(b"\n", b" ")
 
 
-def read_lines(lines: Lines, settings: TextFeatureSettings, known: TextSchema | None) -> TextRows:
+def read_lines(lines: Lines, settings: TextFeatureSettings, known: TextSchema | None) -> FileRows:
     """fastText's lines, `__label__a __label__b some words here`; labels stand anywhere between white space."""
     prefix = str(settings.label_prefix if known is None else known.settings["label_prefix"]).encode()
     label = re.compile(rb"(?<!\S)" + re.escape(prefix) + rb"\S*")
@@ -249,8 +249,7 @@ def read_lines(lines: Lines, settings: TextFeatureSettings, known: TextSchema | 
     for chunk in lines:
         decoded(lines, chunk)
         rows = chunk.split(b"\n")[:-1]
-        found.append(Labels.of_rows([[labels[each] for each in label.findall(row)] for row in rows]))
-        lines.budget.take(found[-1].ids.nbytes + 2 * found[-1].offsets.nbytes)
+        found.append(labels.labels_of(map(label.findall, rows)))
         features.add([label.sub(b" ", row) for row in rows])
     matrix, schema = features.finish()
-    return TextRows(matrix, Labels.joined(found), [name.removeprefix(prefix) for name in labels], text=schema)
+    return FileRows(matrix, Labels.joined(found), [name.removeprefix(prefix) for name in labels], text=schema)
