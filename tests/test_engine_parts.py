@@ -8,7 +8,6 @@ from scipy.sparse import csr_matrix
 from embedx.engine import blocks, collapsed, examples, sparse_levels
 from embedx.engine.examples import examples_of
 from embedx.kernels import gemm
-from embedx.kernels.select import best_of_rows
 from embedx.kernels.simd import aligned_zeros, padded
 from embedx.labeled.data import Labels
 from embedx.search.index import build_index
@@ -67,18 +66,6 @@ def test_a_level_has_a_row_for_each_feature_of_a_group():
     assert level.child.tolist() == [1, 2, 0, 0, 1, 0]
     np.testing.assert_allclose(level.weight, [0.2, 0.3, 0.1, 0.5, 0.4, 0.6])
     assert (level.n_groups, level.widest) == (3, 3)
-
-
-@pytest.mark.parametrize("most", [1, 2, 5])
-def test_the_best_of_a_row_come_first(most):
-    scores = np.random.default_rng(0).normal(size=(6, 5)).astype(np.float32).round(1)
-    scores[2, 1:], scores[3, 2:4], scores[4, 1] = -np.inf, 0.5, np.nan
-    items, best = np.full((6, most), 7, np.int32), np.full((6, most), 7, np.float32)
-    best_of_rows(scores, 1, 5, items, best)
-    known = np.fmax(scores, -np.inf)
-    np.testing.assert_array_equal(items[1:5], np.argsort(-known[1:5], axis=1, kind="stable")[:, :most])
-    np.testing.assert_array_equal(best[1:5], np.take_along_axis(known[1:5], items[1:5], axis=1))
-    assert (items[[0, 5]] == 7).all()
 
 
 # ---- rows that are found
