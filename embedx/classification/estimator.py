@@ -414,7 +414,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if not self._judges_alone:
             return self.classifier_.log_probability(z, log_noise)
         with np.errstate(divide="ignore"):
-            return np.log(np.asarray(self.classifier_.objective.label_probability(z)))
+            return np.asarray(np.log(np.asarray(self.classifier_.objective.label_probability(z))))
 
     def _decisions(self, z: np.ndarray, log_noise: np.ndarray) -> np.ndarray:
         if self._judges_alone:

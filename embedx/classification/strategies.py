@@ -207,8 +207,8 @@ class Classification(Strategy):
         state = TrainState()
         arrays = {"objective.state": self.local_state, "objective.n_updates": self.n_updates, "decay_clock": self.clock}
         for name, table in (("hidden", self.hidden), ("outputs", self.outputs)):
-            own = zip(("rows", "optimizer", "decay_clock"), table[:3], strict=True)
-            arrays |= {f"{name}.{what}": array for what, array in own}
+            own = {"rows": table.rows, "optimizer": table.state, "decay_clock": table.decay_clock}
+            arrays |= {f"{name}.{what}": array for what, array in own.items()}
         for name, array in arrays.items():
             state.add_array(name, array)
         return state
