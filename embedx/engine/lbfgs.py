@@ -69,7 +69,7 @@ def minimise(
         return float(last[1]) - _penalty(last[0].reshape(shape)[:n_features], l2)
 
     def value(flat: np.ndarray) -> tuple[float, np.ndarray]:
-        nonlocal evaluations, initial
+        nonlocal last, evaluations, initial
         evaluations += 1
         w = flat.reshape(shape)
         gradient = np.zeros(shape)
@@ -86,8 +86,10 @@ def minimise(
                 gradient[-1] += z.sum(axis=0)
         gradient /= total
         gradient[:n_features] += l2 * w[:n_features]
-        initial = loss / total if evaluations == 1 else initial
-        return loss / total + _penalty(w[:n_features], l2), gradient.ravel()
+        penalised = loss / total + _penalty(w[:n_features], l2)
+        if evaluations == 1:
+            last, initial = (flat.copy(), penalised), loss / total
+        return penalised, gradient.ravel()
 
     def callback(intermediate_result: Any) -> None:
         nonlocal last, iterations
