@@ -214,7 +214,7 @@ def test_top_k_are_the_best_with_their_probabilities_in_a_saved_model_too(data, 
 
 
 @pytest.mark.parametrize("several", [False, True])
-@pytest.mark.parametrize("parameters", [{"objective": "ova", "loss": "squared-hinge"}, {"epochs": 5, "neighbours": "5"}])
+@pytest.mark.parametrize("parameters", [{"objective": "ova", "weights": "sparse"}, {"epochs": 5, "neighbours": "5"}])
 def test_probabilities_of_all_classes_are_those_of_the_best(several, parameters):
     rows = noisy(1500, 0, several=several)
     ids, offsets = rows.labels.ids, rows.labels.offsets
