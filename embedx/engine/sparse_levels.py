@@ -44,10 +44,10 @@ def level_of(
 ) -> Level:  # fmt: skip
     """A level from the weights of its tiles, in order: (group, first node, feature, node within the tile, weight) of each."""
     n_groups = len(first_node) - 1
-    empty = np.zeros(0, np.int32)
-    feature = np.concatenate([each[2] for each in tiles] or [empty])
-    weight = np.concatenate([each[4] for each in tiles] or [np.zeros(0, np.float32)])
-    child = np.concatenate([lane + np.int32(first - first_node[group]) for group, first, _, lane, _ in tiles] or [empty])
+    none = np.zeros(0, np.int32)
+    tiles = [(0, 0, none, none, np.zeros(0, np.float32)), *tiles]
+    feature, weight = (np.concatenate([each[k] for each in tiles]) for k in (2, 4))
+    child = np.concatenate([lane + np.int32(first - first_node[group]) for group, first, _, lane, _ in tiles])
     sizes = [len(each[2]) for each in tiles]
     row = np.repeat(np.array([each[0] for each in tiles], np.int64) * n_features, sizes) + feature
     order = np.argsort(row, kind="stable")
