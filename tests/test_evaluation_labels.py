@@ -117,6 +117,8 @@ def test_top_k_are_the_first_of_the_ranking(case, k):
 
 
 def test_scores_that_are_no_numbers_come_last():
+    scores = np.random.default_rng(0).normal(size=(9, 300)).round(1)
+    np.testing.assert_array_equal(top_k(scores, 101)[0][:, :100], top_k(scores, 100)[0])  # sorted, and inserted
     ids, values = top_k(np.array([[np.nan, 1, -np.inf, 2], [np.nan] * 4]), 3)
     assert ids.tolist() == [[3, 1, 0], [0, 1, 2]]
     assert values[1].tolist() == [-np.inf] * 3

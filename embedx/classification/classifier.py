@@ -418,7 +418,7 @@ class Classifier:
         Columns of a row are in the order of the probabilities; a row without any is "none of these".
         """
         least = self.min_probability(threshold, coverage)
-        ids, p = joined(self.top_k(features, k or self.max_labels(in_sets=coverage is not None), progress, threads))
+        ids, p = all_rows(self.top_k(features, k or self.max_labels(in_sets=coverage is not None), progress, threads))
         is_given = (p >= least) & (p > 0)
         places = (p[is_given], ids[is_given], offsets_of(is_given.sum(axis=1)))
         return csr_matrix(places, (len(p), self.n_labels), dtype=np.float32)
@@ -437,14 +437,14 @@ class Classifier:
             measures["threshold"] = self.min_probability()
             predicted = Labels.of_matrix(self.predict_set(features, progress=progress, threads=threads))
         else:
-            predicted = Labels.single(joined(self.top_k(features, 1, progress, threads))[0][:, 0])
+            predicted = Labels.single(all_rows(self.top_k(features, 1, progress, threads))[0][:, 0])
         return measures | f1_measures(predicted, labels), label_counts(predicted, labels, self.n_labels)[0]
 
     def precision_and_recall(self, data: Labeled, k: int, threshold: float = 0.0) -> tuple[int, float, float]:
         """How many rows have labels of the training data, and precision and recall of the k best from a probability on."""
         labels = known_labels(data.labels, self.counts)
         kept = np.flatnonzero(labels.n_of_row)
-        ids, p = joined(self.top_k(data.features[kept], min(k, self.n_labels)))
+        ids, p = all_rows(self.top_k(data.features[kept], min(k, self.n_labels)))
         is_given = p >= threshold
         n_right = int((hits(ids, labels.rows(kept)) & is_given).sum())
         return len(kept), ratio(n_right, int(is_given.sum())), ratio(n_right, len(labels.ids))
@@ -465,7 +465,7 @@ class Classifier:
         )
 
 
-def joined(best: Iterable[Best]) -> Best:
+def all_rows(best: Iterable[Best]) -> Best:
     """The rows of all blocks."""
     parts = list(best) or [(np.zeros((0, 1), np.int32), np.zeros((0, 1), np.float32))]
     ids, p = (np.concatenate(each) for each in zip(*parts, strict=True))

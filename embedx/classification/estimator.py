@@ -16,7 +16,7 @@ from scipy.sparse import csr_matrix, issparse, vstack
 
 from embedx import objectives, samplers
 from embedx.classification import task as classify
-from embedx.classification.classifier import Classifier, joined, load
+from embedx.classification.classifier import Classifier, all_rows, load
 from embedx.classification.defaults import new_objective
 from embedx.classification.label_tree import CANDIDATES, LabelTree
 from embedx.classification.settings import OF_STEPS, OF_TREE, ClassifySettings
@@ -388,7 +388,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _found(self, X: Any, k: int) -> tuple[np.ndarray, np.ndarray]:
         """The places of the k likeliest labels, of those that a tree finds if there is one, and their probabilities."""
         X, k = self._checked(X), min(k, len(self.classes_))
-        return joined(self.classifier_.top_k(X, k, threads=effective_n_jobs(self.n_jobs)))
+        return all_rows(self.classifier_.top_k(X, k, threads=effective_n_jobs(self.n_jobs)))
 
     def _features(self, X: Any) -> Any:
         """Checked features as the engine takes them: plain arrays, never read-only ones, sparse ones for a hidden layer."""

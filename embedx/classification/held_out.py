@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from embedx.classification import calibration, decisions, neighbours
-from embedx.classification.classifier import Classifier, joined
+from embedx.classification.classifier import Classifier, all_rows
 from embedx.classification.label_tree import CANDIDATES
 from embedx.classification.neighbours import Blend
 from embedx.classification.settings import AUTO
@@ -34,13 +34,13 @@ def fit(
         _fit_temperature(classifier, features, labels, settings.threads)
     if len(labels) >= calibration.MIN_ROWS:
         parts = classifier.best(features, calibration.N_BEST, threads=settings.threads)
-        ids, scores = joined((ids, scores) for _, ids, scores in parts)
+        ids, scores = all_rows((ids, scores) for _, ids, scores in parts)
         classifier.arrays["calibration"] = calibration.fit(scores, hits(ids, labels))
     if index is not None:
         _add_neighbours(classifier, index, features, labels, settings, progress)
     if data is not None and "calibration" in classifier.arrays:
         features, labels = classifier.tested(data)
-        ids, p = joined(classifier.top_k(features, classifier.max_labels(in_sets=True), threads=settings.threads))
+        ids, p = all_rows(classifier.top_k(features, classifier.max_labels(in_sets=True), threads=settings.threads))
         is_right = hits(ids, labels)
         classifier.arrays["coverage"] = decisions.coverage_sums(p, is_right, labels.n_of_row)
         classifier.facts["threshold"] = decisions.best_threshold(p, is_right, len(labels.ids))
@@ -70,7 +70,7 @@ def _add_neighbours(
     classifier.parameters_changed()
     if is_known:
         parts = classifier.best(features, CANDIDATES, threads=settings.threads)
-        ids, p = joined((ids, classifier.probabilities(scores)) for _, ids, scores in parts)
+        ids, p = all_rows((ids, classifier.probabilities(scores)) for _, ids, scores in parts)
         blend, own, gain, error, near = neighbours.chosen(
             classifier.neighbours, ids, p, classifier.prepared(features), labels, wanted, settings.threads
         )
