@@ -205,7 +205,11 @@ class Classification(Strategy):
 
     def state(self) -> TrainState:
         state = TrainState()
-        arrays = {"objective.state": self.local_state, "objective.n_updates": self.n_updates, "decay_clock": self.clock}
+        arrays: dict[str, np.ndarray] = {
+            "objective.state": self.local_state,
+            "objective.n_updates": self.n_updates,
+            "decay_clock": self.clock,
+        }
         for name, table in (("hidden", self.hidden), ("outputs", self.outputs)):
             own = {"rows": table.rows, "optimizer": table.state, "decay_clock": table.decay_clock}
             arrays |= {f"{name}.{what}": array for what, array in own.items()}
