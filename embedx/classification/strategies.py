@@ -205,16 +205,13 @@ class Classification(Strategy):
 
     def state(self) -> TrainState:
         state = TrainState()
-        arrays: dict[str, np.ndarray] = {
-            "objective.state": self.local_state,
-            "objective.n_updates": self.n_updates,
-            "decay_clock": self.clock,
-        }
         for name, table in (("hidden", self.hidden), ("outputs", self.outputs)):
-            own = {"rows": table.rows, "optimizer": table.state, "decay_clock": table.decay_clock}
-            arrays |= {f"{name}.{what}": array for what, array in own.items()}
-        for name, array in arrays.items():
-            state.add_array(name, array)
+            state.add_array(f"{name}.rows", table.rows)
+            state.add_array(f"{name}.optimizer", table.state)
+            state.add_array(f"{name}.decay_clock", table.decay_clock)
+        state.add_array("objective.state", self.local_state)
+        state.add_array("objective.n_updates", self.n_updates)
+        state.add_array("decay_clock", self.clock)
         return state
 
 
