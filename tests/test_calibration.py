@@ -68,8 +68,6 @@ def test_the_probabilities_that_scores_and_ranks_have_are_found_and_keep_the_ord
     assert np.abs(p[:, :5] - truth[2000:, :5]).mean() < 0.02
     assert largest_error(p[:, :5], truth[2000:, :5]) < 0.03
     assert (np.diff(p, axis=1) <= 0).all()
-    mixed = rng.permuted(scores[2000:], axis=1)
-    np.testing.assert_array_equal(-np.sort(-calibration.probabilities_of_all(fitted, mixed), axis=1), p)
     np.testing.assert_array_equal(calibration.probabilities(fitted, np.array([[0.5, -np.inf]]))[:, 1], 0)
 
 
@@ -101,6 +99,17 @@ def test_what_is_printed_as_a_probability_is_one(objective, options, settings, s
     raw, still_right = answers(found, test)
     np.testing.assert_array_equal(is_right, still_right)
     assert largest_error(raw, is_right, least=500) > error + 0.02
+
+
+def test_probabilities_of_a_row_with_one_label_sum_to_at_most_one_however_many_are_asked_for():
+    p = np.array([[0.6, 0.5, 0.3], [0.4, 0.3, 0.1], [1, 0, 0]], np.float32)
+    np.testing.assert_allclose(calibration.of_one_label(p), [[0.6, 0.25, 0.15], [0.4, 0.3, 0.1], [1, 0, 0]], rtol=1e-6)
+    data, test = noisy(2000, 0, several=False), noisy(500, 1, several=False)
+    for neighbours in ("none", "5"):
+        found = trained(data, "ova", {"loss": "squared-hinge"}, weights="sparse", neighbours=neighbours)
+        every, few = (answers(found, test, k)[0] for k in (N_LABELS, 3))
+        assert every.sum(axis=1).max() < 1 + 1e-5
+        np.testing.assert_array_equal(few, every[:, :3])
 
 
 def test_rows_are_held_out_where_there_are_enough_and_nothing_else_to_calibrate_on():

@@ -38,8 +38,8 @@ class Run:
         self.shared = problem.shared(self.outputs, positives=positives, batch=batch, objective=self.objective, **options)
         self.plan = self.shared.plan
         kind = full.SparseSteps if is_transposed else full.DenseSteps
-        own = {} if is_transposed else {"sparse_gradient": sparse_gradient}
-        self.steps = kind(self.objective.coefficients, self.shared, threads=threads, parts=threads, **own)
+        common = {"threads": threads, "parts": threads, "sparse_gradient": sparse_gradient}
+        self.steps = kind(self.objective.coefficients, self.shared, **common)
         self.clock = 0.0
 
     def train(self, chosen, lr=0.1):

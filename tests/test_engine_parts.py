@@ -68,20 +68,6 @@ def test_a_level_has_a_row_for_each_feature_of_a_group():
     assert (level.n_groups, level.widest) == (3, 3)
 
 
-@pytest.mark.parametrize("most", [1, 2, 5])
-def test_the_best_of_a_slot_come_first(most):
-    scores = np.random.default_rng(0).normal(size=(6, 5)).astype(np.float32)
-    scores[2, 1:] = scores[3] = sparse_levels.LOWEST
-    place, best = np.full((6, most), 7, np.int32), np.full((6, most), 7, np.float32)
-    sparse_levels.best_of_slots(scores, 1, 5, place, best)
-    for s in range(1, 5):
-        order = [k for k in np.argsort(-scores[s], kind="stable") if scores[s, k] > sparse_levels.LOWEST][:most]
-        rest = most - len(order)
-        assert place[s].tolist() == order + [0] * rest
-        np.testing.assert_array_equal(best[s], [*scores[s, order], *[sparse_levels.LOWEST] * rest])
-    assert (place[[0, 5]] == 7).all()
-
-
 # ---- rows that are found
 
 

@@ -27,6 +27,7 @@ from embedx.objectives import OBJECTIVES
 from embedx.samplers import SAMPLERS
 from embedx.settings import settings_of
 from embedx.training import progress
+from tests.test_calibration import N_LABELS, noisy
 
 ORDER = "the order of the steps, and the noise, are drawn by place: rows that stand elsewhere are met otherwise"
 BY_STEPS = {f"check_sample_weight_equivalence_on_{kind}_data": ORDER for kind in ("dense", "sparse")}
@@ -210,6 +211,28 @@ def test_top_k_are_the_best_with_their_probabilities_in_a_saved_model_too(data, 
     ((ids, p),) = loaded.top_k(unseen, 1)
     np.testing.assert_array_equal([loaded.name(k) for k in ids[:, 0]], labels[:, 0])
     np.testing.assert_allclose(p, probabilities[:, :1], rtol=1e-5)
+
+
+@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize("parameters", [{"objective": "ova", "weights": "sparse"}, {"epochs": 5, "neighbours": "5"}])
+def test_probabilities_of_all_classes_are_those_of_the_best(several, parameters):
+    rows = noisy(1500, 0, several=several)
+    ids, offsets = rows.labels.ids, rows.labels.offsets
+    y = sparse.csr_matrix((np.ones(len(ids)), ids, offsets), (1500, N_LABELS)).toarray() if several else ids
+    fitted = SoftmaxClassifier(**parameters).fit(rows.features, y)
+    assert "calibration" in fitted.classifier_.arrays
+    found = fitted.predict_proba(rows.features[:50])
+    ids, p = fitted.top_k(rows.features[:50], N_LABELS)
+    np.testing.assert_allclose(np.take_along_axis(found, ids, 1), p if several else p / p.sum(axis=1, keepdims=True), rtol=1e-5)
+
+
+def test_rows_whose_label_is_empty_are_not_trained_on():
+    X, y = np.eye(6)[[0, 1, 2, 0, 1, 2]], np.array(["a", "b", "", "a", "b", " "])
+    with pytest.warns(UserWarning, match="2 of 6 training rows have no label and are not trained on"):
+        fitted = SoftmaxClassifier().fit(X, y)
+    assert fitted.classes_.tolist() == ["a", "b"]
+    kept = [0, 1, 3, 4]
+    np.testing.assert_allclose(fitted.coef_, SoftmaxClassifier(l2=1 / 6).fit(X[kept], y[kept]).coef_, atol=1e-5)
 
 
 def test_the_users_data_stay_as_they_are(data):

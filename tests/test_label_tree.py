@@ -8,6 +8,7 @@ import itertools
 import numpy as np
 import pytest
 from label_data import ova, settings, topics, trained
+from notes import Notes
 from scipy.sparse import csr_matrix, random_array
 from test_sparse_weights import dense_of
 
@@ -167,8 +168,10 @@ def test_a_run_that_was_cut_short_goes_on_to_the_same_model(tmp_path, stop_after
 
     monkeypatch.setattr(tree_training.TreeTraining, "train", interrupted)
     checkpoints = Checkpoints(tmp_path / "model", request, False, Silent())
+    progress = Notes()
     with contextlib.suppress(KeyboardInterrupt):  # raised where there is no model yet
-        train(data, ova(), settings(**options), checkpoints=checkpoints)
+        train(data, ova(), settings(**options), checkpoints=checkpoints, progress=progress)
+        assert progress.notes[-1] == "interrupted: the model and its loss are of the labels and trees trained so far"
     monkeypatch.undo()
     assert count == stop_after
     locks.unlock(checkpoints.lock)

@@ -191,7 +191,8 @@ def test_remote_files_are_read(write, tmp_path):
 
 
 def test_libsvm_counts_from_one_unless_there_is_a_zero(write):
-    from_one = read(write("1 1:5 3:2\n2 2:1\n"))
+    from_one = read(write("1 1:5 3:2\n2 2:1\n"), progress=(progress := Notes()))
+    assert "read as LIBSVM, for the first line is no header ROWS FEATURES LABELS; labels are names" in progress.notes[-1]
     assert from_one.features.toarray().tolist() == [[5, 0, 2], [0, 1, 0]]
     assert from_one.schema.first_feature == 1
     from_zero = read(write("1 1:5 3:2\n2 0:1\n"))

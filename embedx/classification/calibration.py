@@ -75,15 +75,16 @@ def probabilities(calibration: np.ndarray, scores: np.ndarray) -> np.ndarray:
     log_rank, best = _terms_of_row(scores, knots)
     p = expit(np.interp(scores, knots, log_odds) + b[0] * log_rank + c[0] * best)
     p = np.minimum.accumulate(np.where(np.isfinite(scores), p, 0), axis=1)
-    return np.asarray(p, dtype=np.float32)
+    return np.asarray(p, np.float32)
 
 
-def probabilities_of_all(calibration: np.ndarray, scores: np.ndarray) -> np.ndarray:
-    """As `probabilities`, of labels in any order."""
-    order = np.argsort(-scores, axis=1, kind="stable")
-    p = np.empty(scores.shape, dtype=np.float32)
-    np.put_along_axis(p, order, probabilities(calibration, np.take_along_axis(scores, order, 1)), 1)
-    return p
+def of_one_label(p: np.ndarray) -> np.ndarray:
+    """Probabilities of a row's best labels, (n, k), of which one is right: if they sum to more than 1, those after the first
+    are scaled down. So the first, which decisions depend on most, stays calibrated.
+    """
+    rest = p[:, 1:].sum(axis=1, keepdims=True)
+    left = np.minimum((1 - p[:, :1]) / np.maximum(rest, np.float32(1e-30)), 1)
+    return np.concatenate([p[:, :1], p[:, 1:] * left], axis=1)
 
 
 def _terms_of_row(scores: np.ndarray, knots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

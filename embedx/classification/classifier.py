@@ -17,7 +17,7 @@ ngrams.npy    int64 (ngrams,)         the hashes of the n-grams that are feature
 """
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -29,11 +29,9 @@ from scipy.sparse import csr_matrix
 
 from embedx import objectives, samplers
 from embedx.classification import calibration, decisions, label_tree, neighbours
-from embedx.classification.label_tree import LabelTree
+from embedx.classification.label_tree import CANDIDATES, LabelTree
 from embedx.classification.neighbours import Blend, Neighbours
-from embedx.classification.settings import AUTO
 from embedx.engine import sparse_levels
-from embedx.engine.sparse_levels import Found
 from embedx.errors import EmbedxError
 from embedx.evaluation.labels import (
     PROPENSITY_A,
@@ -41,7 +39,6 @@ from embedx.evaluation.labels import (
     LabelCounts,
     LabelMetrics,
     f1_measures,
-    fit_temperature,
     hits,
     label_counts,
     likelihood_warning,
@@ -56,7 +53,6 @@ from embedx.samplers.contract import Sampler
 from embedx.search.index import build_index
 from embedx.search.top_k import search_top_k, top_k_spec
 from embedx.storage import folder
-from embedx.storage.disk import amount
 from embedx.storage.schema import Array, FolderSchema, Names
 from embedx.training.progress import SILENT, Progress
 from embedx.training.trainer import usable_cores
@@ -122,7 +118,7 @@ class Classifier:
         z = self._inputs(features) @ self._weights
         if "bias" in self.arrays:
             z += self.arrays["bias"]
-        return np.asarray(z, dtype=self._weights.dtype)
+        return np.asarray(z, self._weights.dtype)
 
     def _inputs(self, features: Any) -> Any:
         """The inputs of the output layer, for features on the scale of the training data."""
@@ -163,7 +159,7 @@ class Classifier:
         if np.array_equal(rows, np.arange(self.objective.n_rows(self.n_labels))):
             return found
         unseen = self.objective.initial_bias(np.array([0.5 / int(self.facts.get("examples") or 1)]), np.array([1.0]))[0]
-        z = np.full((features.shape[0], self.n_labels), unseen, dtype=np.float32)
+        z = np.full((features.shape[0], self.n_labels), unseen, np.float32)
         z[:, rows] = found
         return z
 
@@ -171,22 +167,6 @@ class Classifier:
     def judges_labels_alone(self) -> bool:
         """Whether training rows had several labels and the objective gives each a probability by itself."""
         return bool(self.facts.get("several_labels")) and self.objective.label_probability(np.zeros((1, 1))) is not None
-
-    def label_probabilities(self, z: np.ndarray) -> np.ndarray | None:
-        """How likely each label is by itself, (n, n_labels), from the scores of all; None where they share one probability."""
-        if self.judges_labels_alone and "calibration" in self.arrays:
-            return calibration.probabilities_of_all(self.arrays["calibration"], z)
-        return self.objective.label_probability(z)
-
-    def _found(self, features: Any, k: int, threads: int | None, progress: Progress) -> Iterator[tuple[slice, Found]]:
-        """The k likeliest labels of a block of rows after another, through the trees."""
-        beam, log_p_of = int(self.settings.get("beam", 10)), self.objective.log_label_probability
-
-        def work(rows: slice) -> Found:
-            h = csr_matrix(self.prepared(features[rows]), dtype=np.float32)
-            return label_tree.search(self.trees, h, k, beam, log_p_of, self.n_labels, threads or usable_cores())
-
-        return _in_blocks(features.shape[0], label_tree.rows_at_a_time(self.trees, beam), work, progress)
 
     def log_probability(self, z: np.ndarray, log_noise: np.ndarray | None = None) -> np.ndarray:
         """log p(label | features), (n, n_labels), from the scores of all rows.
@@ -201,7 +181,7 @@ class Classifier:
         float32 (n_labels,), or (n, n_labels) where it depends on them; zeros where probabilities do not ask for it.
         """
         if not self.objective.adds_log_noise:
-            return np.zeros(len(self.counts), dtype=np.float32)
+            return np.zeros(len(self.counts), np.float32)
         return self._sampler.log_noise_of(
             features, min(self.objective.negatives, len(self.counts))
         )  # as many as training draws
@@ -238,41 +218,55 @@ class Classifier:
         calibration it is the label's own where training rows had several labels and the objective gives each a probability by
         itself. Else the labels share one probability; those that a tree finds, if there is one.
         """
-        is_blended = self.has_neighbours and k > 0
-        n_best = max(k, neighbours.CANDIDATES) if is_blended else k
-        for rows, ids, p in self._by_model(features, n_best, progress, threads):
-            yield self._with_neighbours(features[rows], ids, p, k, threads) if is_blended else (ids, p)
-
-    def _by_model(
-        self, features: Any, k: int, progress: Progress = SILENT, threads: int | None = None
-    ) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
-        """As `top_k` by the parameters alone, with the rows."""
-        start = 0
-        for ids, scores in self._best(features, k, progress, threads):
-            yield slice(start, start := start + len(ids)), ids, self.probabilities(scores)
-
-    def _best(self, features: Any, k: int, progress: Progress = SILENT, threads: int | None = None) -> Iterator[Best]:
-        """As `top_k`, with the scores that `probabilities` takes: z where labels are judged alone, else log-probabilities."""
-        if not self.is_searched:
-            of_scores = (lambda z, log_noise: z) if self.judges_labels_alone else self.log_probability
-            for _, values in self.blocks(features, progress, threads, of_scores):
-                yield top_k(values, k)
-            return
         if k < 0:
             raise EmbedxError(f"top_k of {k} labels: ask for 0 or more")
-        n_best = max(k, 1 if self.judges_labels_alone else label_tree.CANDIDATES)
-        for _, found in self._found(features, n_best, threads, progress):
-            log_p = found.log_p
-            if not self.judges_labels_alone:
+        is_blended = self.has_neighbours and k > 0
+        n_best = max(k, CANDIDATES) if is_blended or self._is_of_one_label else k
+        for rows, ids, scores in self.best(features, n_best, progress, threads):
+            p = self.probabilities(scores)
+            ids, p = self._with_neighbours(features[rows], ids, p, n_best, threads) if is_blended else (ids, p)
+            yield ids[:, :k], p[:, :k]
+
+    def best(
+        self, features: Any, k: int, progress: Progress = SILENT, threads: int | None = None
+    ) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
+        """(rows, ids, scores) as `top_k` by the parameters alone, with the scores that `probabilities` takes: z where labels
+        are judged alone, else log-probabilities.
+        """
+        alone, threads = self.judges_labels_alone, threads or usable_cores()
+        if not self.is_searched:
+            of_scores = (lambda z, _: top_k(z, k)) if alone else (lambda *scores: top_k(self.log_probability(*scores), k))
+            yield from ((rows, *best) for rows, best in self.blocks(features, progress, threads, of_scores))
+            return
+        beam, n_best = int(self.settings.get("beam", 10)), max(k, 1 if alone else CANDIDATES)
+
+        def work(rows: slice) -> Best:
+            h = csr_matrix(self.prepared(features[rows]), dtype=np.float32)
+            ids, log_p = label_tree.search(
+                self.trees, h, n_best, beam, self.objective.log_label_probability, self.n_labels, threads
+            )
+            if not alone:
                 log_p = log_p - np.maximum(np.logaddexp.reduce(log_p, axis=1, keepdims=True), MIN_LOG_SUM)
-            yield found.node[:, :k], log_p[:, :k]
+            return ids[:, :k], log_p[:, :k]
+
+        for rows, best in _in_blocks(features.shape[0], label_tree.rows_at_a_time(self.trees, beam), work, progress):
+            yield rows, *best
 
     def probabilities(self, scores: np.ndarray) -> np.ndarray:
         """The probabilities of each row's best labels, (n, k), from their scores, best first."""
         if "calibration" in self.arrays:
-            return calibration.probabilities(self.arrays["calibration"], scores)
+            return self._calibrated("calibration", scores)
         alone = self.judges_labels_alone and not self.is_searched
         return np.asarray(self.objective.label_probability(scores) if alone else np.exp(scores))
+
+    @property
+    def _is_of_one_label(self) -> bool:
+        """Whether probabilities are calibrated label by label although a row has one."""
+        return "calibration" in self.arrays and not self.facts.get("several_labels")
+
+    def _calibrated(self, name: str, scores: np.ndarray) -> np.ndarray:
+        p = calibration.probabilities(self.arrays[name], scores)
+        return calibration.of_one_label(p) if self._is_of_one_label else p
 
     def searched_top_k(
         self, features: Any, k: int = 5, share: float = 0.05, progress: Progress = SILENT, threads: int | None = None
@@ -291,14 +285,14 @@ class Classifier:
         threads, k = threads or usable_cores(), min(k, self.n_labels)
         output = self.arrays["output"]
         search = top_k_spec(len(output), share, k)
-        bias = self.arrays.get("bias", np.zeros(len(output), dtype=np.float32))
-        table = np.ascontiguousarray(np.column_stack([output, bias]), dtype=np.float32)
+        bias = self.arrays.get("bias", np.zeros(len(output), np.float32))
+        table = np.ascontiguousarray(np.column_stack([output, bias]), np.float32)
         progress.note(f"building an index of {len(table):,} labels")
         index = build_index(table, len(table), table.shape[1], search, np.random.default_rng(0), threads)
 
         def best(rows: slice) -> Best:
-            h = np.asarray(self._inputs(self.prepared(features[rows])), dtype=np.float32)
-            h = np.column_stack([h, np.ones(len(h), dtype=np.float32)])
+            h = np.asarray(self._inputs(self.prepared(features[rows])), np.float32)
+            h = np.column_stack([h, np.ones(len(h), np.float32)])
             ids, z, log_sum = search_top_k(index, search, h, k, threads)
             return ids, self.probabilities(z if self.judges_labels_alone else z - log_sum[:, None])
 
@@ -328,49 +322,7 @@ class Classifier:
         blend, threads = Blend(*self.arrays["neighbour_blend"]), threads or usable_cores()
         near = self.neighbours.nearest(self.prepared(features), int(blend.n), threads)
         ids, scores = self.neighbours.blended(ids, p, near, blend, k, threads)
-        if "neighbour_calibration" in self.arrays:
-            scores = calibration.probabilities(self.arrays["neighbour_calibration"], scores)
-        return ids, scores
-
-    def add_neighbours(
-        self, index: dict[str, np.ndarray], wanted: str, data: Labeled | None, threads: int | None, progress: Progress
-    ) -> None:
-        """Blend with these rows (`neighbours.arrays_of`): as many as wanted, or, with `auto`, if rows that were not trained on
-        gain by it. These choose the blend, and are what probabilities are calibrated on.
-        """
-        labels, features = Labels(np.zeros(1, np.int64), np.zeros(0, np.int32)), None
-        if data is not None:
-            data = data.rows(np.flatnonzero(known_labels(data.labels, self.counts).n_of_row))
-            labels, kept = self.tested_labels(data.labels)
-            features = data.features[kept]
-        is_known = len(labels) >= calibration.MIN_ROWS
-        if wanted == AUTO and not is_known:
-            return
-        blend, measured = Blend(1 if wanted == AUTO else int(wanted)), ""
-        self.arrays |= index | {"neighbour_blend": np.array(blend, dtype=np.float64)}
-        self.parameters_changed()
-        if is_known:
-            threads = threads or usable_cores()
-            _, *parts = zip(*self._by_model(features, neighbours.CANDIDATES, threads=threads), strict=True)
-            ids, p = (np.concatenate(each) for each in parts)
-            blend, own, gain, error, near = neighbours.chosen(
-                self.neighbours, ids, p, self.prepared(features), labels, wanted, threads
-            )
-            measured = f": mean of P@1, P@3 and P@5 of held-out rows {own:.3f} without, {gain:+.4f} ± {error:.4f} with them"
-            if wanted == AUTO and gain <= neighbours.MIN_GAIN * error:
-                for name in neighbours.ARRAYS:
-                    self.arrays.pop(name, None)
-                self.parameters_changed()
-                progress.note(f"no neighbours{measured}")
-                return
-            self.arrays["neighbour_blend"] = np.array(blend, dtype=np.float64)
-            best, scores = self.neighbours.blended(ids, p, near, blend, calibration.N_BEST, threads)
-            self.arrays["neighbour_calibration"] = calibration.fit(scores, hits(best, labels))
-        size = amount(sum(array.nbytes for array in index.values()))
-        progress.note(
-            f"probabilities are blended with {blend.share:.0%} of the labels of the {blend.n:.0f} nearest of "
-            f"{len(index[neighbours.INDEX[0]]) - 1:,} training rows{measured}; their index takes {size}"
-        )
+        return ids, self._calibrated("neighbour_calibration", scores) if "neighbour_calibration" in self.arrays else scores
 
     # ---- how good
 
@@ -388,17 +340,14 @@ class Classifier:
         metrics = LabelMetrics(self.n_labels, self.counts, self.facts.get("examples"), propensity=propensity)
         tempered = LabelMetrics(self.n_labels)
         start = 0
-        if self.has_neighbours:
+        if self.has_neighbours or self.is_searched:
             for ids, _ in self.top_k(features, max(metrics.ks), progress, threads):
                 metrics.add_ranked(ids, labels.rows(slice(start, start := start + len(ids))))
-        elif self.is_searched:
-            for rows, found in self._found(features, max(metrics.ks), threads, progress):
-                metrics.add_ranked(found.node, labels.rows(rows))
         if not self.is_searched:
             for rows, log_p in self.blocks(features, progress, threads):
                 metrics.add(log_p, None if self.has_neighbours else log_p, labels.rows(rows))
                 if "temperature" in self.facts:
-                    tempered.add(self.tempered(log_p), log_p, labels.rows(rows))
+                    tempered.add(self.tempered(log_p), None, labels.rows(rows))
         result = metrics.result() | {"left_out": len(data) - len(kept)}
         if "temperature" in self.facts:
             result["temperature"] = self.facts["temperature"]
@@ -420,23 +369,11 @@ class Classifier:
         kept = np.flatnonzero(labels.n_of_row) if drop else np.arange(len(labels))
         return labels.rows(kept), kept
 
-    def calibrate(self, data: Labeled, threads: int | None = None) -> None:
-        """Fit the calibration of `top_k` and, if all labels have scores, a temperature, to rows that were not trained on."""
-        data = data.rows(np.flatnonzero(known_labels(data.labels, self.counts).n_of_row))
+    def tested(self, data: Labeled) -> tuple[Any, Labels]:
+        """The features and labels of the rows that have labels left by `tested_labels`."""
         labels, kept = self.tested_labels(data.labels)
-        if not self.is_searched:
-            some = slice(None, None, -(-len(kept) // calibration.TEMPERATURE_ROWS))
-            features, own = data.features[kept[some]], labels.rows(some)
-
-            def blocks() -> Iterator[tuple[np.ndarray, Labels]]:
-                for rows, log_p in self.blocks(features, threads=threads):
-                    yield np.maximum(log_p, -1e4), own.rows(rows)
-
-            self.facts["temperature"] = 1 / fit_temperature(blocks)
-        if len(kept) >= calibration.MIN_ROWS:
-            best = list(self._best(data.features[kept], calibration.N_BEST, threads=threads))
-            ids, scores = (np.concatenate(parts) for parts in zip(*best, strict=True))
-            self.arrays["calibration"] = calibration.fit(scores, hits(ids, labels))
+        some = np.flatnonzero(labels.n_of_row)
+        return data.features[kept[some]], labels.rows(some)
 
     # ---- decisions
 
@@ -480,21 +417,10 @@ class Classifier:
         Columns of a row are in the order of the probabilities; a row without any is "none of these".
         """
         least = self.min_probability(threshold, coverage)
-        found = self.top_k(features, k or self.max_labels(in_sets=coverage is not None), progress, threads)
-        best = [(ids, np.where(p >= least, p, 0)) for ids, p in found]
-        ids, p = (np.concatenate(parts) for parts in zip(*best, strict=True)) if best else (np.zeros((0, 1), np.int32),) * 2
-        return csr_matrix((p[p > 0], ids[p > 0], offsets_of((p > 0).sum(axis=1))), (len(p), self.n_labels), dtype=np.float32)
-
-    def fit_decisions(self, data: Labeled, threads: int | None = None) -> None:
-        """Keep what `min_probability` needs, from rows that were not trained on, after `calibrate`."""
-        labels, kept = self.tested_labels(data.labels)
-        kept, labels = kept[labels.n_of_row > 0], labels.rows(np.flatnonzero(labels.n_of_row))
-        if "calibration" in self.arrays:
-            best = self.top_k(data.features[kept], self.max_labels(in_sets=True), threads=threads)
-            ids, p = (np.concatenate(parts) for parts in zip(*best, strict=True))
-            is_right = hits(ids, labels)
-            self.arrays["coverage"] = decisions.coverage_sums(p, is_right, labels.n_of_row)
-            self.facts["threshold"] = decisions.best_threshold(p, is_right, len(labels.ids))
+        ids, p = all_rows(self.top_k(features, k or self.max_labels(in_sets=coverage is not None), progress, threads))
+        is_given = (p >= least) & (p > 0)
+        places = (p[is_given], ids[is_given], offsets_of(is_given.sum(axis=1)))
+        return csr_matrix(places, (len(p), self.n_labels), dtype=np.float32)
 
     def evaluate_decisions(
         self, data: Labeled, *, progress: Progress = SILENT, threads: int | None = None
@@ -504,24 +430,22 @@ class Classifier:
         Where training rows had several labels, those from the threshold of the best F1 on are predicted, and the threshold is
         among the measures; else the best label of each row is. Raises `EmbedxError` where there are no probabilities.
         """
-        labels, kept = self.tested_labels(data.labels)
-        features, labels = data.features[kept[labels.n_of_row > 0]], labels.rows(np.flatnonzero(labels.n_of_row))
+        features, labels = self.tested(data)
         measures = {}
         if self.facts.get("several_labels"):
             measures["threshold"] = self.min_probability()
             predicted = Labels.of_matrix(self.predict_set(features, progress=progress, threads=threads))
         else:
-            best = [ids[:, 0] for ids, _ in self.top_k(features, 1, progress, threads)]
-            predicted = Labels.single(np.concatenate([*best, []]))
+            predicted = Labels.single(all_rows(self.top_k(features, 1, progress, threads))[0][:, 0])
         return measures | f1_measures(predicted, labels), label_counts(predicted, labels, self.n_labels)[0]
 
     def precision_and_recall(self, data: Labeled, k: int, threshold: float = 0.0) -> tuple[int, float, float]:
         """How many rows have labels of the training data, and precision and recall of the k best from a probability on."""
         labels = known_labels(data.labels, self.counts)
         kept = np.flatnonzero(labels.n_of_row)
-        found = [(ids, p >= threshold) for ids, p in self.top_k(data.features[kept], min(k, self.n_labels))]
-        ids, is_given = (np.concatenate(parts) for parts in zip(*found, strict=True)) if found else (np.zeros((0, 1), int),) * 2
-        n_right = int((hits(ids, labels.rows(kept)) & is_given).sum()) if len(kept) else 0
+        ids, p = all_rows(self.top_k(data.features[kept], min(k, self.n_labels)))
+        is_given = p >= threshold
+        n_right = int((hits(ids, labels.rows(kept)) & is_given).sum())
         return len(kept), ratio(n_right, int(is_given.sum())), ratio(n_right, len(labels.ids))
 
     # ---- the folder
@@ -538,6 +462,13 @@ class Classifier:
         return folder.save(
             Path(path), task=TASK, names=names, arrays=arrays, settings=self.settings, facts=facts, overwrite=overwrite
         )
+
+
+def all_rows(best: Iterable[Best]) -> Best:
+    """The rows of all blocks."""
+    parts = list(best) or [(np.zeros((0, 1), np.int32), np.zeros((0, 1), np.float32))]
+    ids, p = (np.concatenate(each) for each in zip(*parts, strict=True))
+    return ids, p
 
 
 def _in_blocks(

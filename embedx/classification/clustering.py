@@ -3,13 +3,13 @@
 The vectors are the "positive instance feature aggregation" of PECOS (Yu et al. 2022).
 """
 
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_matrix, issparse
 
-from embedx.labeled.data import Labels
+from embedx.kernels.threads import in_threads
+from embedx.labeled.data import Labels, offsets_of
 from embedx.search.balanced_tree import SparseVectors, balanced_tree
 
 MAX_FEATURES = 64  # of a label, the largest, that its cluster is chosen by
@@ -20,9 +20,9 @@ def vectors_of(features: Any, labels: Labels, wanted: np.ndarray, threads: int =
     """A vector for each of the `wanted` labels, int (n,): the sum of the features of its rows, the largest numbers of it, at
     length one. Of dense features the mean is taken away before, which all labels have in common.
     """
-    place = np.full(int(labels.ids.max(initial=-1)) + 1, -1, dtype=np.int64)
+    place = np.full(int(labels.ids.max(initial=-1)) + 1, -1, np.int64)
     place[wanted] = np.arange(len(wanted))
-    ones = np.ones(len(labels.ids), dtype=np.float32)
+    ones = np.ones(len(labels.ids), np.float32)
     has_label = csr_matrix((ones, (place[labels.ids], labels.row_of_id)), shape=(len(wanted), len(labels)))
     mean = None if issparse(features) else features.mean(axis=0, dtype=np.float64)
     features = features.astype(np.float32)
@@ -40,9 +40,9 @@ def vectors_of(features: Any, labels: Labels, wanted: np.ndarray, threads: int =
         values = sums.data[kept] / np.maximum(np.sqrt(squares), 1e-15)[label[kept]]
         return np.bincount(label[kept], minlength=sums.shape[0]), sums.indices[kept].astype(np.int32), values.astype(np.float32)
 
-    with ThreadPoolExecutor(threads) as pool:
-        sizes, columns, values = zip(*pool.map(of_block, range(0, len(wanted), BLOCK_LABELS)), strict=True)
-    return SparseVectors(np.append(0, np.cumsum(np.concatenate(sizes))), np.concatenate(columns), np.concatenate(values))
+    found = in_threads(of_block, threads, range(0, len(wanted), BLOCK_LABELS))
+    sizes, columns, values = (np.concatenate(each) for each in zip(*found, strict=True))
+    return SparseVectors(offsets_of(sizes), columns, values)
 
 
 def clustered_order(features: Any, labels: Labels, counts: np.ndarray, seed: int, threads: int) -> np.ndarray:

@@ -16,11 +16,11 @@ from scipy.sparse import csr_matrix, issparse, vstack
 
 from embedx import objectives, samplers
 from embedx.classification import task as classify
-from embedx.classification.classifier import Classifier, load
+from embedx.classification.classifier import Classifier, all_rows, load
 from embedx.classification.defaults import new_objective
 from embedx.classification.label_tree import CANDIDATES, LabelTree
 from embedx.classification.settings import OF_STEPS, OF_TREE, ClassifySettings
-from embedx.labeled.data import DataSchema, Labeled, Labels, TextSchema
+from embedx.labeled.data import DataSchema, Labeled, Labels, TextSchema, offsets_of
 from embedx.labeled.files import MemoryBudget
 from embedx.labeled.words import TextFeatures, TextFeatureSettings
 from embedx.objectives.contract import Objective
@@ -66,7 +66,8 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     weights       how those of labels are stored: "dense", "sparse" or "tree"; None chooses by size
     scaling       None: features are taken as they are
     validation    a share of the rows to watch while training, such as 0.1
-    calibration   None: no rows are held out with lbfgs, nor by `partial_fit`; else as `embedx classify`
+    calibration   None: no rows are held out with lbfgs, nor by `partial_fit`, so that probabilities are those of the objective;
+                  else as `embedx classify`
     random_state  `--seed`: a number or a RandomState; None is the default seed, so that results repeat
     n_jobs        `--threads`, by scikit-learn's conventions: None is one, -1 every core. With one thread, or `deterministic`,
                   the same random_state gives the same parameters
@@ -74,7 +75,8 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     X is dense, sparse, or a list of texts, whose words and pairs of words are features, scaled as in `embedx classify`. Numbers
     are trained on as float32; with `hidden` dense features are made sparse. y holds one label for each row, of any type, or is
-    an indicator matrix (n, n_labels), dense or sparse, of several; rows without any label then count for nothing.
+    an indicator matrix (n, n_labels), dense or sparse, of several; rows without any label, or with an empty text for one, count
+    for nothing.
 
     Several labels: an objective that gives each label a probability by itself (ova) predicts those above 1/2, and its scores
     are above zero there. Under all others labels share one probability, which does not say how many there are: `predict`
@@ -249,13 +251,13 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         made._is_multilabel = kept.get("is_multilabel", bool(found.facts.get("several_labels")))
         made._has_sparse_labels = kept.get("has_sparse_labels", made._is_multilabel)
         made.n_iter_, made.n_features_in_ = kept.get("n_iter", 0), found.known.n_features
-        names = np.array(found.known.names or [], dtype=str)
+        names = np.array(found.known.names or [], str)
         dtype = np.dtype(kept.get("classes", names.dtype.str))
         made.classes_ = names == "True" if dtype.kind == "b" else names.astype(dtype)
         if found.known.names is None:
             made.classes_ = np.arange(found.n_labels)
         if kept.get("feature_names"):
-            made.feature_names_in_ = np.array(kept["feature_names"], dtype=object)
+            made.feature_names_in_ = np.array(kept["feature_names"], object)
         return made
 
     # ---- labels
@@ -269,7 +271,9 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self.classes_ = np.arange(y.shape[1])
             return y
         y = column_or_1d(y, warn=True)
-        self.classes_ = np.unique(y if classes is None else classes)
+        if (n_empty := np.count_nonzero(~_has_label(y))) and classes is None:
+            warnings.warn(f"{n_empty:,} of {len(y):,} training rows have no label and are not trained on", stacklevel=3)
+        self.classes_ = np.unique(y[_has_label(y)] if classes is None else classes)
         return y
 
     def _labeled(self, X: Any, y: Any, sample_weight: Any) -> Labeled:
@@ -285,10 +289,12 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return Labels.of_matrix(y)
         y = column_or_1d(y)
         order = np.argsort(self.classes_)
+        has = _has_label(y)
+        y = y[has]
         places = order[np.minimum(np.searchsorted(self.classes_, y, sorter=order), len(order) - 1)]
         if (missing := self.classes_[places] != y).any():
             raise ValueError(f"y has the label {y[missing][0]!r}, which is not among the classes {self.classes_!r}")
-        return Labels.single(places)
+        return Labels(offsets_of(has), places.astype(np.int32))
 
     # ---- prediction
 
@@ -296,26 +302,35 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict(self, X: Any) -> np.ndarray | csr_matrix:
         """The likeliest class of each row, (n,); after an indicator matrix another such, sparse if that was."""
         check_is_fitted(self)
-        is_searched = self.classifier_.is_searched or self.classifier_.has_neighbours
+        found, alone = self.classifier_, self._judges_alone
         if not self._is_multilabel:
             return np.asarray(self.top_k(X, 1)[0][:, 0])
-        if not is_searched and self._label_probabilities(np.zeros((1, len(self.classes_)))) is not None:
-            marks = vstack([csr_matrix(p > 0.5) for p in self._blocks(X, lambda z, _: self._label_probabilities(z))], "csr")
+        is_decided = found.is_searched or found.has_neighbours or (alone and "calibration" in found.arrays)
+        if alone and not is_decided:  # probabilities are above 1/2 where scores are above 0
+            marks = vstack([csr_matrix(z > 0) for z in self._blocks(X, lambda z, _: z)], "csr")
         else:
-            ids, p = self._found(X, CANDIDATES if is_searched else 1)
-            rows, columns = np.nonzero(p > 0.5 if is_searched else ids >= 0)
-            marks = csr_matrix((np.ones(len(rows), dtype=bool), (rows, ids[rows, columns])), (len(ids), len(self.classes_)))
+            ids, p = self._found(X, CANDIDATES if is_decided else 1)
+            rows, columns = np.nonzero(p > 0.5 if is_decided else ids >= 0)
+            marks = csr_matrix((np.ones(len(rows), bool), (rows, ids[rows, columns])), (len(ids), len(self.classes_)))
         marks = marks.astype(np.int64)
         return marks if self._has_sparse_labels else marks.toarray()
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """The probability of each class, (n, n_classes)."""
+        """The probability of each class, (n, n_classes): that of `top_k`, where y has one label a row scaled to sum to 1."""
         return np.asarray(np.exp(self.predict_log_proba(X)))
 
     @python_names(OTHER_NAMES)
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """The log of the probability of each class, (n, n_classes)."""
-        return np.concatenate([*self._blocks(X, self._log_probabilities)])
+        check_is_fitted(self)
+        found = self.classifier_
+        if found.is_searched or not ("calibration" in found.arrays or found.has_neighbours):
+            return np.concatenate([*self._blocks(X, self._log_probabilities)])
+        ids, best = self._found(X, len(self.classes_))
+        p = np.zeros((len(best), len(self.classes_)), best.dtype)
+        np.put_along_axis(p, ids, best, axis=1)
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(p if self._is_multilabel else p / p.sum(axis=1, keepdims=True)))
 
     @python_names(OTHER_NAMES)
     def decision_function(self, X: Any) -> np.ndarray:
@@ -373,8 +388,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _found(self, X: Any, k: int) -> tuple[np.ndarray, np.ndarray]:
         """The places of the k likeliest labels, of those that a tree finds if there is one, and their probabilities."""
         X, k = self._checked(X), min(k, len(self.classes_))
-        ids, p = zip(*self.classifier_.top_k(X, k, threads=effective_n_jobs(self.n_jobs)), strict=True)
-        return np.concatenate(ids), np.concatenate(p)
+        return all_rows(self.classifier_.top_k(X, k, threads=effective_n_jobs(self.n_jobs)))
 
     def _features(self, X: Any) -> Any:
         """Checked features as the engine takes them: plain arrays, never read-only ones, sparse ones for a hidden layer."""
@@ -391,19 +405,19 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _scores_are_softmax(self) -> bool:
         return type(self.classifier_.objective).log_probability is Objective.log_probability
 
-    def _label_probabilities(self, z: np.ndarray) -> np.ndarray | None:
-        """With several labels the probability of each by itself; None where they share one."""
-        return self.classifier_.label_probabilities(z) if self._is_multilabel else None
+    @property
+    def _judges_alone(self) -> bool:
+        """Whether there are several labels, and each has a probability by itself."""
+        return self._is_multilabel and self.classifier_.objective.label_probability(np.zeros((1, 1))) is not None
 
     def _log_probabilities(self, z: np.ndarray, log_noise: np.ndarray) -> np.ndarray:
-        p = self._label_probabilities(z)
-        if p is None:
-            return self.classifier_.tempered(self.classifier_.log_probability(z, log_noise))
+        if not self._judges_alone:
+            return self.classifier_.log_probability(z, log_noise)
         with np.errstate(divide="ignore"):
-            return np.asarray(np.log(p))
+            return np.asarray(np.log(np.asarray(self.classifier_.objective.label_probability(z))))
 
     def _decisions(self, z: np.ndarray, log_noise: np.ndarray) -> np.ndarray:
-        if self._label_probabilities(z[:1]) is not None:
+        if self._judges_alone:
             return z
         scores = z if self._scores_are_softmax else self.classifier_.log_probability(z, log_noise)
         return scores[:, 1] - scores[:, 0] if self._has_two_classes else scores
@@ -449,6 +463,11 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _per_class(self, rows: np.ndarray) -> np.ndarray:
         return rows[1:] - rows[:1] if self._has_two_classes and self._scores_are_softmax else rows
+
+
+def _has_label(y: np.ndarray) -> np.ndarray:
+    """bool (n,): whether a label is more than an empty text."""
+    return np.char.strip(y.astype(str)) != "" if y.dtype.kind in "OU" else np.ones(len(y), bool)
 
 
 def _weights(sample_weight: Any, X: Any) -> np.ndarray | None:

@@ -18,7 +18,7 @@ from embedx.labeled.data import offsets_of
 from embedx.storage.schema import Array
 
 BLOCK_FLOATS, MAX_ROWS = 1 << 23, 1 << 13  # scores computed at a time, and rows
-CANDIDATES = 100  # labels of each tree whose probabilities are averaged, or made to sum to one
+CANDIDATES = 100  # labels of each tree whose probabilities are averaged, made to sum to one, or blended with neighbours
 COUNTS = ("uint16", "int32")  # the smaller where it suffices
 ARRAYS = {
     "tree_levels": Array(("levels", "facts of a level"), ("int64",)),  # its tree, groups, nodes, rows and weights
@@ -31,7 +31,7 @@ ARRAYS = {
     "tree_bias": Array(("nodes",)),
     "tree_labels": Array(("leaves",), ("int32",)),
 }
-FACTS = 5
+FACTS, PARTS = 5, list(ARRAYS)[1:-1]  # numbers, and the arrays of a level
 
 
 class LabelTree(NamedTuple):
@@ -48,17 +48,14 @@ def arrays_of(trees: Sequence[LabelTree]) -> dict[str, np.ndarray]:
     """The arrays of trees, one after another, as a model folder has them."""
     levels = [(t, level) for t, tree in enumerate(trees) for level in tree.levels]
     facts = [(t, each.n_groups, len(each.bias), len(each.features), len(each.weight)) for t, each in levels]
-    return {
-        "tree_levels": np.array(facts, dtype=np.int64),
-        "tree_first_node": np.concatenate([each.first_node for _, each in levels]),
-        "tree_n_rows": np.concatenate([np.diff(each.first_row) for _, each in levels]).astype(np.int32),
-        "tree_features": np.concatenate([each.features for _, each in levels]),
-        "tree_n_weights": _small(np.concatenate([np.diff(each.first_weight) for _, each in levels])),
-        "tree_child": _small(np.concatenate([each.child for _, each in levels])),
-        "tree_weight": np.concatenate([each.weight for _, each in levels]),
-        "tree_bias": np.concatenate([each.bias for _, each in levels]),
-        "tree_labels": np.concatenate([each.labels for each in trees]),
-    }
+    own = [
+        (each.first_node, np.diff(each.first_row).astype(np.int32), each.features, np.diff(each.first_weight), *each[4:])
+        for _, each in levels
+    ]
+    found = dict(zip(PARTS, map(np.concatenate, zip(*own, strict=True)), strict=True))
+    found |= {name: _small(found[name]) for name in ("tree_n_weights", "tree_child")}
+    labels = np.concatenate([each.labels for each in trees])
+    return {"tree_levels": np.array(facts, np.int64), **found, "tree_labels": labels}
 
 
 def _small(numbers: np.ndarray) -> np.ndarray:
@@ -77,10 +74,8 @@ def trees_of(arrays: Mapping[str, np.ndarray], n_features: int, n_labels: int) -
     of_level_above = np.where(is_first, 1, np.roll(n_nodes, 1))
     _check(bool(np.isin(is_first, (0, 1)).all() and (n_groups == of_level_above).all()), "tree_levels")
     parts = []
-    for name, sizes in (
-        ("tree_first_node", n_groups + 1), ("tree_n_rows", n_groups), ("tree_features", n_rows), ("tree_n_weights", n_rows),
-        ("tree_child", n_weights), ("tree_weight", n_weights), ("tree_bias", n_nodes),
-    ):  # fmt: skip
+    sizes_of_parts = n_groups + 1, n_groups, n_rows, n_rows, n_weights, n_weights, n_nodes
+    for name, sizes in zip(PARTS, sizes_of_parts, strict=True):
         _check(len(arrays[name]) == sizes.sum(), name)
         parts.append(np.split(arrays[name], np.cumsum(sizes)[:-1]))
     trees: list[list[Level]] = [[] for _ in range(tree[-1] + 1)]
@@ -147,7 +142,7 @@ def search(
     k = min(k, n_labels)
     if len(trees) == 1 and log_p.shape[1] >= k and np.isfinite(log_p[:, :k]).all():
         return Found(label[:, :k], log_p[:, :k])
-    best = Found(np.zeros((len(label), k), dtype=np.int32), np.full((len(label), k), -np.inf, dtype=np.float32))
+    best = Found(np.zeros((len(label), k), np.int32), np.full((len(label), k), -np.inf, np.float32))
     for row, is_there in enumerate(np.isfinite(log_p)):
         own, place = np.unique(label[row, is_there], return_inverse=True)
         mean = np.full(len(own), -np.inf)

@@ -3,7 +3,7 @@
     score(l) = (1 - share) p(l)^root + share q(l)^root       p: the classifier's, calibrated
     q(l) = Σ_i c_i^exponent [row i has l] / Σ_i c_i^exponent     i over the n nearest rows, c_i their cosines above 0
 
-Candidates are the best labels of the classifier and those of the neighbours; p is 0 for others than its best CANDIDATES. What
+Candidates are the best labels of the classifier and those of the neighbours; p is 0 for others than its best 100. What
 is left open is chosen on rows held out of training, and a second calibration makes scores probabilities. `auto` asks for a gain
 of MIN_GAIN errors there, since it is that of the best of many blends: tenfold cross-validation of the choice is noisier, and
 declined on enwiki-cat, where P@1/3/5 of test rows gain .005, .005 and .003.
@@ -15,7 +15,6 @@ neighbour_calibration.npy  float64 (4, knots) as calibration.npy, from these sco
 
 import itertools
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,9 +24,10 @@ from embedx.classification import calibration
 from embedx.classification.settings import AUTO, MAX_NEIGHBOURS
 from embedx.errors import EmbedxError
 from embedx.evaluation.labels import hits
+from embedx.kernels.threads import in_parts
 from embedx.labeled.data import Labels
 from embedx.labeled.rules import scaled
-from embedx.search.nearest_rows import RowIndex, RowLabels, nearest_rows, row_index, write_blended
+from embedx.search.nearest_rows import Near, RowIndex, RowLabels, nearest_rows, row_index, write_blended
 from embedx.storage.schema import Array
 
 ARRAYS = {
@@ -40,7 +40,6 @@ ARRAYS = {
     "neighbour_calibration": Array(("terms of calibration", "knots by neighbours"), ("float64",)),
 }
 INDEX = list(ARRAYS)[:-2]
-CANDIDATES = 100  # labels of the classifier that are blended
 COUNTS, EXPONENTS, SHARES, ROOTS = (10, 30), (1, 2, 3), (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7), (1.0, 0.5)
 USUAL = (2.0, 0.25, 1.0)  # exponent, share and root where no rows are held out
 MIN_GAIN = 2.0  # standard errors
@@ -56,13 +55,6 @@ class Blend(NamedTuple):
     root: float = USUAL[2]
 
 
-class Near(NamedTuple):
-    """The nearest rows of each example, and their cosines."""
-
-    ids: np.ndarray  # int32 (n, k)
-    cosines: np.ndarray  # float32 (n, k), descending
-
-
 class Neighbours(NamedTuple):
     """The training rows that are searched."""
 
@@ -72,7 +64,7 @@ class Neighbours(NamedTuple):
 
     def nearest(self, features: Any, n: int, threads: int) -> Near:
         """The n nearest rows, for features on the scale of the training data."""
-        return Near(*nearest_rows(self.rows, features, n, threads))
+        return nearest_rows(self.rows, features, n, threads)
 
     def blended(
         self, ids: np.ndarray, p: np.ndarray, near: Near, blend: Blend, k: int, threads: int = 1
@@ -81,19 +73,17 @@ class Neighbours(NamedTuple):
         n, k = int(blend.n), min(k, ids.shape[1])
         weight = near.cosines[:, :n] ** np.float32(blend.exponent)
         weight /= np.maximum(weight.sum(axis=1, keepdims=True), np.float32(1e-30))
-        best, scores = np.zeros((len(ids), k), dtype=np.int32), np.zeros((len(ids), k), dtype=np.float32)
-        p = np.asarray(p, dtype=np.float32)
-        edges = np.linspace(0, len(ids), threads + 1).astype(np.int64)
+        best, scores = np.zeros((len(ids), k), np.int32), np.zeros((len(ids), k), np.float32)
+        p = np.asarray(p, np.float32)
 
-        def write(t: int) -> None:
-            sums = np.zeros(self.n_labels, dtype=np.float32)
+        def write(begin: int, end: int) -> None:
+            sums = np.zeros(self.n_labels, np.float32)
             write_blended(
-                ids, p, near.ids[:, :n], weight, self.labels, edges[t], edges[t + 1], np.float32(blend.share),
-                blend.root < 1, sums, best, scores,
+                ids, p, near.ids[:, :n], weight, self.labels, begin, end, np.float32(blend.share), blend.root < 1, sums, best,
+                scores,
             )  # fmt: skip
 
-        with ThreadPoolExecutor(threads) as pool:
-            list(pool.map(write, range(threads)))
+        in_parts(write, len(ids), threads)
         return best, scores
 
 

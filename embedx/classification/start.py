@@ -40,7 +40,7 @@ def word_vectors(path: str, hidden: int | None, data: Labeled, progress: Progres
             f"--pretrained {path}: has none of the {len(vocabulary):,} words; see --set lowercase, or give another"
         )
     ids, rows = np.array(places).T
-    vectors = np.asarray(found.vectors[rows], dtype=np.float32)
+    vectors = np.asarray(found.vectors[rows], np.float32)
     size = np.sqrt(np.mean(np.square(vectors, dtype=np.float64)))
     return ids, (vectors / (max(size, 1e-30) * np.sqrt(3 * vectors.shape[1]))).astype(np.float32)
 

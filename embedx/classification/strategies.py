@@ -25,7 +25,7 @@ import numpy as np
 from embedx.classification.defaults import first_state
 from embedx.classification.label_tree import LabelTree, arrays_of
 from embedx.engine import full, retrieved, sampled, sparse_rows, tiles
-from embedx.engine.examples import Csr, Examples, csr_of, examples_at, places_of
+from embedx.engine.examples import Csr, Examples, csr_of, examples_at
 from embedx.engine.loading import compile_function, load_kernel
 from embedx.engine.select import POSITIVES
 from embedx.engine.settings import DETERMINISTIC_PARTS
@@ -33,6 +33,7 @@ from embedx.engine.shared import Chunk, Plan, Shared
 from embedx.engine.sparse_levels import level_of
 from embedx.kernels.batch import COEFFICIENTS
 from embedx.kernels.random import stream_key
+from embedx.labeled.data import places_of
 from embedx.objectives.contract import Objective
 from embedx.optimizers.contract import Table, UpdateRule, new_table
 from embedx.optimizers.decay import clock_step, decay_all, decay_rows
@@ -83,11 +84,11 @@ class Classification(Strategy):
         self.threads = int(settings.threads or 1)
         self.parts = DETERMINISTIC_PARTS if settings.deterministic else self.threads  # of a step that threads share
         self.hidden = new_table(n_features if settings.hidden else 0, self.dim, optimizer)
-        self.local_state = np.zeros((self.n, objective.state_width), dtype=np.float32)
-        self.n_updates = np.zeros(self.n if objective.state_width else 1, dtype=np.int64)
+        self.local_state = np.zeros((self.n, objective.state_width), np.float32)
+        self.n_updates = np.zeros(self.n if objective.state_width else 1, np.int64)
         self.clock, self.clock_lock = np.zeros(1), threading.Lock()  # of weight decay; advanced by every thread
         self.order_of = orders(self.n, settings.seed)
-        self.slots = Csr(np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int32))
+        self.slots = Csr(np.zeros(1, np.int64), np.zeros(0, np.int32))
         self.draws = new_data()
         has_terms = objective.positives == "single" and settings.labels != "one" and np.diff(examples.label_offsets).max() > 1
         self.loss_unit = objective.loss_unit("label" if has_terms else "row")
@@ -259,7 +260,7 @@ class SampledSparse(Sampled):
         feature, value = self.slots.indices, self.outputs.rows[0]
         row = np.repeat(np.arange(self.n_rows, dtype=np.int32), np.diff(self.slots.indptr))
         is_weight = (feature < self.n_features) & ~(np.abs(value) <= self.settings.weight_threshold)  # or NaN
-        bias = value[self.slots.indptr[1:] - 1] if self.has_bias else np.zeros(self.n_rows, dtype=np.float32)
+        bias = value[self.slots.indptr[1:] - 1] if self.has_bias else np.zeros(self.n_rows, np.float32)
         weights = (0, 0, feature[is_weight], row[is_weight], value[is_weight])
         level = level_of(np.array([0, self.n_rows]), [weights], bias, self.n_features)
         return arrays_of([LabelTree([level], np.arange(self.n_rows, dtype=np.int32))])
@@ -334,6 +335,7 @@ class Full(Classification):
     """All rows for each example: large matrix products, by threads that share a step."""
 
     steps: full.FullSteps
+    kind: type[full.FullSteps] = full.DenseSteps
 
     def prepare(self) -> None:
         self.workers, self.chunk = [None], self.batch
@@ -343,9 +345,9 @@ class Full(Classification):
 
     def make_steps(self) -> None:
         """Set what trains."""
-        self.steps = full.DenseSteps(
-            self.objective.coefficients, self.shared, sparse_gradient=self.objective.sparse_gradient, threads=self.threads,
-            parts=self.parts,
+        self.steps = self.kind(
+            self.objective.coefficients, self.shared, threads=self.threads, parts=self.parts,
+            sparse_gradient=self.objective.sparse_gradient,
         )  # fmt: skip
 
     def compile(self, progress: Progress) -> None:
@@ -363,11 +365,10 @@ class Full(Classification):
 class FullSparse(Full):
     """All rows for sparse features: the table is transposed, and its columns padded to whole tiles."""
 
+    kind = full.SparseSteps
+
     def make_outputs(self) -> None:
         self.outputs = new_table(self.dim, -(-self.n_rows // full.TILE) * full.TILE, self.optimizer)
-
-    def make_steps(self) -> None:
-        self.steps = full.SparseSteps(self.objective.coefficients, self.shared, threads=self.threads, parts=self.parts)
 
     def decay_outputs(self, clock: float) -> None:
         decay_rows(self.outputs, 0, self.dim - self.has_bias, self.n_rows, self.optimizer, clock)

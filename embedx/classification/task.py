@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from embedx import optimizers, samplers
-from embedx.classification import calibration, neighbours, start as start_of, tree_training
+from embedx.classification import calibration, held_out, neighbours, start as start_of, tree_training
 from embedx.classification.classifier import Classifier
 from embedx.classification.clustering import clustered_order
 from embedx.classification.defaults import is_label_by_label, resolved
@@ -127,11 +127,11 @@ class Run:
         returned, and the outcome says so; Ctrl-C likewise ends the training early with what was learned so far.
         """
         objective, progress = self.objective, self.progress
-        before = start.classifier if isinstance(start, TrainedClassifier) else start
+        before, memory = (start.classifier, start.optimizer_state) if isinstance(start, TrainedClassifier) else (start, {})
         settings = self.settings
         is_free = start is None and settings.time_budget is None
         is_refitted = is_free and settings.calibration <= type(settings).calibration and len(self.data) <= MAX_REFITTED
-        data, validation, held_out = self._divided(is_refitted)
+        data, validation, unseen = self._divided(is_refitted)
         former = {} if before is None else before.arrays
         arrays: dict[str, np.ndarray] = {name: former[name] for name in ("maxima", "idf", "label_order") if name in former}
         if before is None:
@@ -179,7 +179,7 @@ class Run:
             outcome, loss_unit = self._to_the_optimum(features, labels, data.weights, history), objective.loss_unit("row")
         else:
             strategy = self.strategy(features, labels, counts)
-            plan = strategy.memory(keeps_best=held_out is not None or watch is not None)
+            plan = strategy.memory(keeps_best=unseen is not None or watch is not None)
             plan.check(*self._size())
             if isinstance(strategy, Classification):
                 strategy.initialise()
@@ -195,7 +195,7 @@ class Run:
             if isinstance(strategy, TreeTraining):
                 outcome = tree_training.run(strategy, training, history, checkpoints, plan)
             else:
-                outcome, optimizer_state = _by_steps(strategy, training, history, start, checkpoints, plan)
+                outcome, optimizer_state = _by_steps(strategy, training, history, before, memory, checkpoints, plan)
         if start is None:
             outcome.check_trained()
         to_the_end(lambda: _check(classifier))
@@ -204,17 +204,13 @@ class Run:
             "seconds": round(sampler.fit_seconds + outcome.seconds, 3),
             "examples_per_second": round(outcome.tally.words / max(outcome.seconds, 1e-9)), "history": history.epochs,
         }  # fmt: skip
-        if held_out is not None and len(known_labels(held_out.labels, counts).ids):
-            to_the_end(lambda: classifier.calibrate(held_out, settings.threads))
-        if settings.neighbours != NONE:
-            index = neighbours.arrays_of(features, labels)
-            index = neighbours.joined(former, index) if neighbours.INDEX[0] in former else index
-            to_the_end(lambda: classifier.add_neighbours(index, str(settings.neighbours), held_out, settings.threads, progress))
-        if held_out is not None and len(known_labels(held_out.labels, counts).ids):
-            to_the_end(lambda: classifier.fit_decisions(held_out, settings.threads))
+        index = None if settings.neighbours == NONE else neighbours.arrays_of(features, labels)
+        if index is not None and neighbours.INDEX[0] in former:
+            index = neighbours.joined(former, index)
+        to_the_end(lambda: held_out.fit(classifier, unseen, index, settings, progress))
         trained = TrainedClassifier(classifier, outcome, optimizer_state)
         ends_whole = outcome.interrupted_by is None and outcome.diverged is None
-        return self._refitted(trained) if held_out is not validation and is_refitted and ends_whole else trained
+        return self._refitted(trained) if unseen is not validation and is_refitted and ends_whole else trained
 
     def _refitted(self, trained: TrainedClassifier) -> TrainedClassifier:
         """The classifier trained again, on all rows, with what was learned from those that were held out of the first."""
@@ -255,8 +251,8 @@ class Run:
             return data, validation, validation
         again = "; then all are trained on" if is_refitted else ""
         self.progress.note(f"{n:,} of {len(data):,} rows are held out of training, to calibrate probabilities on{again}")
-        data, held_out = hold_out(data, n, settings.seed)
-        return data, None, held_out
+        data, unseen = hold_out(data, n, settings.seed)
+        return data, None, unseen
 
     def _size(self) -> tuple[str, str]:
         """The size of the weights in words, and what to do where memory is short."""
@@ -308,7 +304,7 @@ class Run:
             curve.append({"epoch": iteration, "seconds": round(time.monotonic() - began, 3), "loss": loss})
 
         found = optimum.minimise(
-            objective, features, labels, np.ones(n) if weights is None else np.asarray(weights, dtype=np.float64),
+            objective, features, labels, np.ones(n) if weights is None else np.asarray(weights, np.float64),
             l2=settings.l2 or 0.0, max_iterations=settings.max_iterations, tolerance=settings.tolerance, start=start,
             after=after,
         )  # fmt: skip
@@ -337,7 +333,7 @@ def hold_out(data: Labeled, n: int, seed: int) -> tuple[Labeled, Labeled]:
 
 
 def _by_steps(
-    strategy: Classification, training: Strategy, history: History, start: TrainedClassifier | Classifier | None,
+    strategy: Classification, training: Strategy, history: History, before: Classifier | None, memory: Mapping[str, np.ndarray],
     checkpoints: Checkpoints | None, plan: MemoryPlan,
 ) -> tuple[trainer.Outcome, dict[str, np.ndarray]]:  # fmt: skip
     """Train `strategy` by steps on minibatches, through `training`; the outcome, and the optimiser's state."""
@@ -347,16 +343,13 @@ def _by_steps(
         strategy.set_bias(_first_biases(strategy.objective, settings.bias, drawing, strategy.n))
         strategy.frequency_bias = _first_biases(strategy.objective, "frequency", drawing, strategy.n)
     optimizer_state = {"hidden": strategy.hidden.state, "outputs": strategy.outputs.state}
-    if start is not None:
-        before = start.classifier if isinstance(start, TrainedClassifier) else start
+    if before is not None:
         for name, array in strategy.arrays().items():  # views of the tables; the rows of new labels stay as they are
             array[: len(before.arrays[name])] = before.arrays[name]
-    if isinstance(start, TrainedClassifier):
-        is_same = start.classifier.settings["optimizer"] == settings.optimizer
+        is_same = before.settings["optimizer"] == settings.optimizer
         for name, kept in optimizer_state.items():
-            former = start.optimizer_state.get(name)
-            if is_same and former is not None and former.shape == kept.shape:
-                kept[:] = former
+            if is_same and name in memory and memory[name].shape == kept.shape:
+                kept[:] = memory[name]
 
     def hand_over() -> None:
         strategy.apply_decay()
@@ -387,9 +380,9 @@ def _first_biases(objective: Objective, bias: str, sampler: Sampler, n: int) -> 
     """float32 (n_rows,): zero, or the scores by which the objective predicts how often each label occurs in n examples."""
     counts = sampler.counts
     if bias != "frequency":
-        return np.zeros(objective.n_rows(len(counts)), dtype=np.float32)
+        return np.zeros(objective.n_rows(len(counts)), np.float32)
     p = np.clip(counts, 0.5, max(n - 0.5, 0.5)) / n
-    return np.asarray(objective.initial_bias(p, sampler.noise), dtype=np.float32)
+    return np.asarray(objective.initial_bias(p, sampler.noise), np.float32)
 
 
 def _check(classifier: Classifier) -> None:

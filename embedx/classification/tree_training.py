@@ -146,7 +146,7 @@ class TreeTraining(Strategy):
         self.plans, self.n_features = trees, features.shape[1]
         self.levels = [(t, plan) for t, tree in enumerate(trees) for plan in tree.levels]
         self.n_chunks = max(len(plan.tiles) for _, plan in self.levels)
-        self.place = np.full((len(trees), len(counts)), -1, dtype=np.int32)
+        self.place = np.full((len(trees), len(counts)), -1, np.int32)
         for t, tree in enumerate(trees):
             self.place[t, tree.labels] = np.arange(len(tree.labels))
         n_of_row = np.diff(examples.label_offsets)
@@ -185,8 +185,8 @@ class TreeTraining(Strategy):
     def compile(self, progress: Progress) -> None:
         self.kernel = tiles.train_tile_dual if self.is_dual else tiles.train_tile
         function = self.objective.dual_steps if self.is_dual else self.objective.coefficients
-        empty = Csr(np.zeros(2, dtype=np.int64), np.zeros(0, dtype=np.int32))
-        groups, plan = tiles.LabelGroups(empty, empty, np.zeros(1, dtype=np.float32)), self.tile_plan(1, 0.0, np.uint64(0))
+        empty = Csr(np.zeros(2, np.int64), np.zeros(0, np.int32))
+        groups, plan = tiles.LabelGroups(empty, empty, np.zeros(1, np.float32)), self.tile_plan(1, 0.0, np.uint64(0))
         worker = self.workers[0] if self.workers else self._new_worker()
         self.functions = load_kernel(self.kernel, function, None, (self.examples, groups, 0, 0, 0, plan, worker), progress)
 
@@ -198,7 +198,7 @@ class TreeTraining(Strategy):
         self._find_members(t, plan)
         self.scores_of_row = float(np.diff(self.members.indptr) @ np.diff(plan.first_node)) / self.n_labelled
         n_nodes = int(plan.first_node[-1])
-        self.bias = np.zeros(n_nodes, dtype=np.float32)
+        self.bias = np.zeros(n_nodes, np.float32)
         if self.settings.bias == "frequency":  # what predicts how often each node occurs among the examples that reach it
             n_members = np.repeat(np.diff(self.members.indptr), np.diff(plan.first_node))
             p = np.clip(np.diff(self.positives.indptr), 0.5, np.maximum(n_members - 0.5, 0.5)) / np.maximum(n_members, 1)
@@ -246,7 +246,7 @@ class TreeTraining(Strategy):
         """Keep a level, with those of its tiles that are trained; the probability of other nodes is next to nothing."""
         t, plan = self.levels[level]
         never = self.objective.initial_bias(np.array([0.5 / max(len(self.example), 1)]), np.array([1.0]))[0]
-        bias, weights = np.full(int(plan.first_node[-1]), never, dtype=np.float32), []
+        bias, weights = np.full(int(plan.first_node[-1]), never, np.float32), []
         factor, offset = self._scaling(t) if self.is_of_labels(level) else (np.ones(len(bias)), np.zeros(len(bias)))
         for n, each in sorted(self.done.items()):  # in this order sums do not depend on threads
             self.loss += self.is_of_labels(level) * each.loss / self.n_labelled / len(self.plans)
@@ -328,6 +328,7 @@ def run(
         to_the_end(strategy.give_up)
         if not strategy.trees():
             raise outcome.interrupted_by
+        history.progress.note("interrupted: the model and its loss are of the labels and trees trained so far")
     epochs, n, loss = float(strategy.settings.epochs), strategy.n_labelled, strategy.loss
     outcome.epochs, outcome.final_loss, outcome.tally = epochs, loss, Tally(loss * n, n, round(n * epochs))
     outcome.curve = []  # each twentieth of the run has other labels

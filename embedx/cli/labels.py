@@ -45,7 +45,8 @@ def classify(given: SimpleNamespace) -> None:
         tested = None if metrics is None else run.plain_numbers(metrics)
         print(json.dumps({"model": str(folder), **found.facts, "settings": found.settings, "test": tested}))
         return
-    words = [f"{found.n_labels:,} labels", run.loss_line(found.facts, "no example had a label")]
+    words = [f"{found.n_labels:,} labels", *(["interrupted"] if found.facts["interrupted"] else [])]
+    words += [run.loss_line(found.facts, "no example had a label")]
     if metrics:
         shown = ("accuracy", "log_likelihood", "log_likelihood_tempered", "p@1", "p@3", "p@5", "psp@1", "psp@3", "psp@5")
         words += [f"{name} {metrics[name]:.4f}" for name in shown if name in metrics]

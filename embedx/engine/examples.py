@@ -1,11 +1,12 @@
 """Labelled examples as the kernels of classification see them."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy import float32, int32, int64, ndarray
+from scipy.sparse import issparse
 
-from embedx.labeled.data import Labeled, Labels
+from embedx.labeled.data import Labels, offsets_of, places_of
 
 
 class Examples(NamedTuple):
@@ -19,22 +20,14 @@ class Examples(NamedTuple):
     label_ids: ndarray  # int32
 
 
-def examples_of(features: object, labels: Labels) -> Examples:
+def examples_of(features: Any, labels: Labels) -> Examples:
     """The arrays of a data set, without copying where they have the kernels' types already."""
-    data = Labeled(features, labels, 0)
-    empty = np.zeros((0, 0), float32)
-    if data.is_sparse:
-        dense = empty
-        offsets, columns, values = data.features.indptr, data.features.indices, data.features.data
-    else:
-        dense = np.ascontiguousarray(data.features, float32)
-        # Without a single column the kernels, which look at dense.size, take the data for sparse ones: there are no values.
-        offsets, columns, values = np.zeros(1 if dense.size else len(dense) + 1), np.zeros(0), np.zeros(0)
-    return Examples(
-        np.asarray(dense), np.ascontiguousarray(offsets, int64), np.ascontiguousarray(columns, int32),
-        np.ascontiguousarray(values, float32), np.ascontiguousarray(labels.offsets, int64),
-        np.ascontiguousarray(labels.ids, int32),
-    )  # fmt: skip
+    if issparse(features):
+        dense, parts = np.zeros((0, 0)), (features.indptr, features.indices, features.data)
+    else:  # without a single column kernels, which look at dense.size, take the data for sparse ones: there are no values
+        dense, parts = features, (np.zeros(1 if features.size else len(features) + 1), np.zeros(0), np.zeros(0))
+    types = (float32, int64, int32, float32, int64, int32)
+    return Examples(*map(np.ascontiguousarray, (dense, *parts, labels.offsets, labels.ids), types))
 
 
 def examples_at(examples: Examples, chosen: ndarray) -> Examples:
@@ -45,13 +38,6 @@ def examples_at(examples: Examples, chosen: ndarray) -> Examples:
         examples.dense, offsets, examples.columns[features], examples.values[features], label_offsets,
         examples.label_ids[labels],
     )  # fmt: skip
-
-
-def places_of(offsets: ndarray, chosen: ndarray) -> tuple[ndarray, ndarray]:
-    """Where the elements of some rows are, row by row, and the offsets of these rows among them."""
-    first, sizes = offsets[chosen], offsets[chosen + 1] - offsets[chosen]
-    ends = np.concatenate([[0], np.cumsum(sizes)])
-    return np.repeat(first - ends[:-1], sizes) + np.arange(ends[-1]), ends
 
 
 class Csr(NamedTuple):
@@ -66,4 +52,4 @@ def csr_of(keys: ndarray, indices: ndarray, n: int) -> Csr:
     span = int(indices.max(initial=0)) + 1
     pairs = np.unique(keys.astype(int64) * span + indices)
     keys, indices = pairs // span, (pairs % span).astype(int32)
-    return Csr(np.concatenate([[0], np.cumsum(np.bincount(keys, minlength=n))]).astype(int64), indices)
+    return Csr(offsets_of(np.bincount(keys, minlength=n)), indices)

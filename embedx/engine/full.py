@@ -10,7 +10,7 @@ SparseSteps  H is sparse: the table is transposed, a row for each feature, and p
 import abc
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy import float32, int64, ndarray
@@ -30,26 +30,36 @@ from embedx.kernels import (
     store,
     zeros,
 )
+from embedx.labeled.data import Labels, offsets_of
 from embedx.optimizers.decay import decay_row, decay_rows, shorten, step_size
 from embedx.optimizers.descend import descend_columns, descend_row, new_column_gradient, touch
 
 TILE = 4 * SIMD_WIDTH
 CHUNK_FLOATS = 1 << 18  # scores that are turned into coefficients in one call: a megabyte stays in the cache
 FEW = 8  # one row out of so many, or fewer, are gathered: half of the time or less that all would take
-T = TypeVar("T")
 
 
 class FullSteps(abc.ABC):
     """Takes steps in which every output row is a candidate, by threads that share each step.
 
-    The work comes in `parts`, whose sums do not depend on the number of threads.
+    The work comes in `parts`, whose sums do not depend on the number of threads. `buffers` is what each step writes again.
     """
 
-    def __init__(self, coefficients: Callable[..., float], shared: Shared, *, threads: int, parts: int) -> None:
+    buffers: Any
+
+    def __init__(
+        self, coefficients: Callable[..., float], shared: Shared, *, threads: int, parts: int, sparse_gradient: bool = False
+    ) -> None:
         self.coefficients, self.shared, self.parts = coefficients, shared, parts
         self.pool = ThreadPoolExecutor(threads)
         n_scores = len(shared.outputs.rows) if shared.plan.has_h else shared.outputs.rows.shape[1]
         self.z = np.zeros((shared.plan.batch_size, n_scores), float32)
+        self.sparse_gradient = sparse_gradient and not shared.optimizer.is_ema
+        self.allocate()
+
+    @abc.abstractmethod
+    def allocate(self) -> None:
+        """Set `buffers` and what is in them."""
 
     @abc.abstractmethod
     def score(self, chosen: ndarray, z: ndarray, decay_clock: float) -> None:
@@ -59,25 +69,21 @@ class FullSteps(abc.ABC):
     def apply(self, chosen: ndarray, z: ndarray, rate: float32) -> None:
         """Update the output rows, and the hidden layer, along the coefficients z of the chosen examples."""
 
-    @property
-    @abc.abstractmethod
-    def buffers(self) -> Any:
-        """What is written again at each step."""
-
     def step(self, chosen: ndarray, lr: float, decay_clock: float, rng: np.random.Generator) -> tuple[float, int]:
         """One step over the chosen examples; return the summed loss and the number of its terms.
 
         rng  chooses the label that stands for all, and draws for the objective
         """
-        plan, optimizer, offsets = self.shared.plan, self.shared.optimizer, self.shared.examples.label_offsets
-        first, n = offsets[chosen], offsets[chosen + 1] - offsets[chosen]  # labels label_ids[first:first + n] of each example
+        plan, optimizer, examples = self.shared.plan, self.shared.optimizer, self.shared.examples
+        labels = Labels(examples.label_offsets, examples.label_ids).rows(chosen)
         if plan.one_label:
-            first = first + np.floor(rng.random(len(chosen)) * n).astype(int64)
-            n = np.minimum(n, 1)
+            drawn = labels.offsets[:-1] + np.floor(rng.random(len(chosen)) * labels.n_of_row).astype(int64)
+            labels = labels.where(drawn[labels.n_of_row > 0])
+        n = labels.n_of_row
         z = self.z[: len(chosen)]
         self.score(chosen, z, decay_clock)
         n_lines = n if plan.positives == SINGLE else np.ones_like(n)
-        ends = np.concatenate([[0], np.cumsum(n_lines)])
+        ends = offsets_of(n_lines)
         uniforms = np.clip(rng.random((ends[-1], plan.uniforms_width), dtype=float32), 2.0**-24, 1 - 2.0**-24)
         n_at_once = max(1, CHUNK_FLOATS // z.shape[1])
         state_lr = float32(lr) * optimizer.state_rate
@@ -86,7 +92,7 @@ class FullSteps(abc.ABC):
             loss = 0.0
             for a in range(begin, end, n_at_once):
                 b = min(a + n_at_once, end)
-                loss += self._coefficients(chosen[a:b], (first[a:b], n[a:b]), z[a:b], uniforms[ends[a] : ends[b]], state_lr)
+                loss += self._coefficients(chosen[a:b], labels.rows(slice(a, b)), z[a:b], uniforms[ends[a] : ends[b]], state_lr)
             return loss
 
         loss = sum(self.in_parts(len(chosen), work))
@@ -94,21 +100,16 @@ class FullSteps(abc.ABC):
         self.apply(chosen, z, float32(step_size(optimizer, lr)))
         return loss, int(n.sum() if plan.positives == SINGLE else np.count_nonzero(n))
 
-    def in_parts(self, n: int, work: Callable[[int, int, int], T]) -> list[T]:
+    def in_parts(self, n: int, work: Callable[[int, int, int], Any]) -> list[Any]:
         """The results of work(part, first, last) on equal parts of 0..n, by the threads."""
         bounds = [n * part // self.parts for part in range(self.parts + 1)]
         mapped = map if self.parts == 1 else self.pool.map
         return list(mapped(work, range(self.parts), bounds[:-1], bounds[1:]))
 
-    def _coefficients(
-        self, chosen: ndarray, labels: tuple[ndarray, ndarray], z: ndarray, uniforms: ndarray, lr: float32
-    ) -> float:
-        """Overwrite scores by coefficients; return the summed loss. `labels` are the first and the number of each example's."""
-        shared, plan, examples, (first, n) = self.shared, self.shared.plan, self.shared.examples, labels
-        places = np.repeat(first - np.cumsum(n) + n, n) + np.arange(n.sum())
-        entries = entries_among_all_rows(
-            n, examples.label_ids[places], plan.positives, keeps_accidental_hits=plan.keeps_accidental_hits
-        )
+    def _coefficients(self, chosen: ndarray, labels: Labels, z: ndarray, uniforms: ndarray, lr: float32) -> float:
+        """Overwrite scores by coefficients; return the summed loss."""
+        shared, plan, n = self.shared, self.shared.plan, labels.n_of_row
+        entries = entries_among_all_rows(n, labels.ids, plan.positives, keeps_accidental_hits=plan.keeps_accidental_hits)
         example, n_lines = entries.example, len(entries.example)
         has_own_scores = plan.positives == SINGLE and not (n == 1).all()
         batch = new_batch(n_lines, z.shape[1])._replace(z=z[example] if has_own_scores else z, uniforms=uniforms)
@@ -128,19 +129,13 @@ class FullSteps(abc.ABC):
 class DenseSteps(FullSteps):
     """Of dense features or a hidden layer; if there is a `sparse_gradient`, most coefficients are 0."""
 
-    def __init__(
-        self, coefficients: Callable[..., float], shared: Shared, *, sparse_gradient: bool, threads: int, parts: int
-    ) -> None:
-        super().__init__(coefficients, shared, threads=threads, parts=parts)
-        self.sparse_gradient = sparse_gradient and not shared.optimizer.is_ema
-        self.h = aligned_zeros(shared.plan.batch_size, shared.plan.dim)
-        self.h_gradient = aligned_zeros(shared.plan.batch_size * shared.plan.has_hidden, shared.plan.dim)
-        self.features = new_feature_workspace(shared.examples, shared.plan)
-        self.all_rows = np.arange(len(shared.outputs.rows))
-
-    @property
-    def buffers(self) -> Any:
-        return self.z, self.h, self.h_gradient, self.features
+    def allocate(self) -> None:
+        plan = self.shared.plan
+        self.h = aligned_zeros(plan.batch_size, plan.dim)
+        self.h_gradient = aligned_zeros(plan.batch_size * plan.has_hidden, plan.dim)
+        self.features = new_feature_workspace(self.shared.examples, plan)
+        self.all_rows = np.arange(len(self.shared.outputs.rows))
+        self.buffers = self.z, self.h, self.h_gradient, self.features
 
     def score(self, chosen: ndarray, z: ndarray, decay_clock: float) -> None:
         outputs, optimizer, n = self.shared.outputs, self.shared.optimizer, self.shared.plan.n_inputs
@@ -176,14 +171,10 @@ def step_rows(shared, rows, first, last, gradient, rate):
 class SparseSteps(FullSteps):
     """Of sparse features; the columns of the transposed table are whole tiles."""
 
-    def __init__(self, coefficients: Callable[..., float], shared: Shared, *, threads: int, parts: int) -> None:
-        super().__init__(coefficients, shared, threads=threads, parts=parts)
+    def allocate(self) -> None:
         self.n_tiles = self.z.shape[1] // TILE
-        self.gradients = [new_column_gradient(shared.plan.dim, TILE) for _ in range(parts)]
-
-    @property
-    def buffers(self) -> Any:
-        return self.z, self.gradients
+        self.gradients = [new_column_gradient(self.shared.plan.dim, TILE) for _ in range(self.parts)]
+        self.buffers = self.z, self.gradients
 
     def score(self, chosen: ndarray, z: ndarray, decay_clock: float) -> None:
         shared, outputs, optimizer, plan = self.shared, self.shared.outputs, self.shared.optimizer, self.shared.plan

@@ -20,7 +20,6 @@ from embedx.kernels import Batch, new_batch
 from embedx.labeled.data import Labels
 from embedx.objectives.contract import Objective
 
-COPIES = 49  # of the parameters, that are kept beside them
 FOR_EVER = 2**50  # updates after which every state stands still
 BLOCK_FLOATS = 1 << 18  # scores, or features as float64, worked on at a time: two megabytes stay in the cache
 MIN_DENSE_ROWS = 256  # in a block, so that adding up its gradient costs little beside computing it
@@ -63,12 +62,12 @@ def minimise(
     batch = new_batch(max((len(block.entries.example) for block in blocks), default=0), n_rows, dtype=float64)
     batch.key[:], batch.n_updates[:] = np.arange(len(batch.key)), FOR_EVER
     constants = objective.constants(n_rows, n_rows).astype(float64)
-    last = start.ravel(), np.inf  # the point that was accepted last, and the penalised loss that was computed last
+    last = start.ravel(), np.inf  # the point that was accepted last, and its penalised loss
     iterations = evaluations = 0
-    initial = np.nan
+    initial, slope, interrupted_by = np.nan, np.inf, None
 
-    def unpenalised(flat: ndarray, loss: float) -> float:
-        return loss - _penalty(flat.reshape(shape)[:n_features], l2)
+    def unpenalised() -> float:
+        return float(last[1]) - _penalty(last[0].reshape(shape)[:n_features], l2)
 
     def value(flat: ndarray) -> tuple[float, ndarray]:
         nonlocal last, evaluations, initial
@@ -89,26 +88,25 @@ def minimise(
         gradient /= total
         gradient[:n_features] += l2 * w[:n_features]
         penalised = loss / total + _penalty(w[:n_features], l2)
-        last = last[0], penalised
-        initial = loss / total if evaluations == 1 else initial
+        if evaluations == 1:
+            last, initial = (flat.copy(), penalised), loss / total
         return penalised, gradient.ravel()
 
-    def callback(flat: ndarray) -> None:
+    def callback(intermediate_result: Any) -> None:
         nonlocal last, iterations
         iterations += 1
-        last = flat.copy(), last[1]
-        after(iterations, unpenalised(*last))
+        last = intermediate_result.x.copy(), intermediate_result.fun
+        after(iterations, unpenalised())
 
     try:
         found = minimize(
             value, start.ravel(), method="L-BFGS-B", jac=True, callback=callback,
             options={"maxiter": max_iterations, "maxfun": 10 * max_iterations, "gtol": tolerance, "ftol": 1e-14, "maxcor": 20},
         )  # fmt: skip
+        last, slope = (found.x, found.fun), float(np.abs(found.jac).max(initial=0))
     except KeyboardInterrupt as interrupt:
-        return Optimum(last[0].reshape(shape), unpenalised(*last), initial, iterations, evaluations, np.inf, interrupt)
-    slope = float(np.abs(found.jac).max(initial=0))
-    loss = unpenalised(found.x, float(found.fun))
-    return Optimum(found.x.reshape(shape), loss, initial, iterations, evaluations, slope, None)
+        interrupted_by = interrupt
+    return Optimum(last[0].reshape(shape), unpenalised(), initial, iterations, evaluations, slope, interrupted_by)
 
 
 def _penalty(w: ndarray, l2: float) -> float:

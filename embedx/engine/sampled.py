@@ -13,7 +13,7 @@ lines before any row moves; a proximal objective takes its lines one after anoth
 from typing import NamedTuple
 
 import numpy as np
-from numpy import float32, int64, ndarray, uint64
+from numpy import float32, int32, int64, ndarray, uint64
 
 from embedx.engine.examples import Examples
 from embedx.engine.select import SINGLE, draw_weight, set_negative, set_node, set_positive
@@ -24,22 +24,19 @@ from embedx.kernels import (
     SIMD_WIDTH,
     ZERO,
     Batch,
+    add_to_row,
     aligned_zeros,
     bits,
     by_address,
+    clear_row,
     dot,
     kernel,
     kernel_part,
-    load,
-    multiply_add,
     new_batch,
     open_uniform,
     padded,
     prefetch,
-    splat,
-    store,
     uniform,
-    zeros,
 )
 from embedx.optimizers.decay import clock_step, decay_row, shorten, step_size
 from embedx.optimizers.descend import descend_row
@@ -78,7 +75,7 @@ def new_workspace(plan: Plan, examples: Examples, longest_path: int) -> SampledW
     return SampledWorkspace(
         h=aligned_zeros(batch if plan.has_h else 0, plan.dim),
         h_gradient=aligned_zeros(batch if plan.has_hidden else 0, plan.dim), example=np.zeros(lines, int64),
-        rows=np.zeros((lines, width), np.int32), n_candidates=np.zeros(lines, int64),
+        rows=np.zeros((lines, width), int32), n_candidates=np.zeros(lines, int64),
         batch=new_batch(lines, width, plan.uniforms_width), seen=np.full(FILTER_SIZE, -1, int64),
         sampling=new_sample_workspace(plan.n_draws, max_labels), gradient=np.zeros((1, padded(plan.dim)), float32),
         groups=new_groups(plan.n_rows, lines * width), features=new_feature_workspace(examples, plan),
@@ -322,10 +319,7 @@ def gradient_of_h(shared, workspace, first_line, last_line, scale):
         for c in range(workspace.n_candidates[p]):
             if workspace.batch.z[p, c] != 0:
                 row = int64(workspace.rows[p, c])
-                x = splat(scale * workspace.batch.z[p, c])
-                for d in range(0, workspace.h.shape[1], SIMD_WIDTH):
-                    g = multiply_add(x, load(shared.outputs.rows, row, d), load(workspace.h_gradient, e, d))
-                    store(workspace.h_gradient, e, d, g)
+                add_to_row(workspace.h_gradient, e, scale * workspace.batch.z[p, c], shared.outputs.rows, row)
 
 
 @kernel_part
@@ -353,15 +347,11 @@ def descend_outputs(shared, workspace, chosen, first_line, last_line, scale, rat
 def _step_along_h(shared, workspace, row, scale, rate):
     """The step of an output row whose examples have an h."""
     g, z = workspace.gradient, workspace.batch.z
-    for d in range(0, g.shape[1], SIMD_WIDTH):
-        store(g, 0, d, zeros())
+    clear_row(g, 0)
     entry = workspace.groups.first[row]
     while entry >= 0:
         p = entry // z.shape[1]
-        x = splat(scale * z[p, entry % z.shape[1]])
-        e = workspace.example[p]
-        for d in range(0, g.shape[1], SIMD_WIDTH):
-            store(g, 0, d, multiply_add(x, load(workspace.h, e, d), load(g, 0, d)))
+        add_to_row(g, 0, scale * z[p, entry % z.shape[1]], workspace.h, workspace.example[p])
         entry = workspace.groups.following[entry]
     descend_row(shared.outputs, row, g, 0, shared.plan.dim, shared.optimizer, rate)
 

@@ -9,10 +9,10 @@ with a last number 1, along which biases are learned. Sparse features without a 
 from typing import NamedTuple
 
 import numpy as np
-from numpy import float32, int32, int64, ndarray
+from numpy import float32, int32, int64, ndarray, uint64
 
 from embedx.engine.examples import Csr, Examples
-from embedx.kernels import SIMD_WIDTH, aligned_zeros, by_address, kernel_part, load, multiply_add, splat, store, zeros
+from embedx.kernels import add_to_row, aligned_zeros, by_address, clear_row, kernel_part
 from embedx.optimizers.contract import Table, UpdateRule
 from embedx.optimizers.decay import decay_row
 from embedx.optimizers.descend import descend_row
@@ -76,7 +76,7 @@ class Chunk(NamedTuple):
     stop: int
     lr: float32
     decay_clock: float
-    key: np.uint64  # of the random numbers
+    key: uint64  # of the random numbers
 
 
 class Groups(NamedTuple):
@@ -140,14 +140,11 @@ def encode(shared, h, chosen, decay_clock):
 def _sum_rows(shared, i, h, e, decay_clock):
     """Overwrite h[e] by the weighted sum of the rows of the features of example i."""
     examples, table = shared.examples, shared.hidden
-    for d in range(0, h.shape[1], SIMD_WIDTH):
-        store(h, e, d, zeros())
+    clear_row(h, e)
     for f in range(examples.offsets[i], examples.offsets[i + 1]):
         row = int64(examples.columns[f])
         decay_row(table, row, shared.plan.dim - shared.plan.has_bias, shared.optimizer, decay_clock)
-        value = splat(examples.values[f])
-        for d in range(0, h.shape[1], SIMD_WIDTH):
-            store(h, e, d, multiply_add(value, load(table.rows, row, d), load(h, e, d)))
+        add_to_row(h, e, examples.values[f], table.rows, row)
 
 
 @kernel_part
@@ -167,13 +164,10 @@ def backward(shared, workspace, chosen, h_gradient, rate):
             n_values += 1
     for t in range(n_touched):
         row = int64(groups.touched[t])
-        for d in range(0, g.shape[1], SIMD_WIDTH):
-            store(g, 0, d, zeros())
+        clear_row(g, 0)
         entry = groups.first[row]
         while entry >= 0:
-            x, own = splat(workspace.value[entry]), int64(workspace.example[entry])
-            for d in range(0, g.shape[1], SIMD_WIDTH):
-                store(g, 0, d, multiply_add(x, load(h_gradient, own, d), load(g, 0, d)))
+            add_to_row(g, 0, workspace.value[entry], h_gradient, int64(workspace.example[entry]))
             entry = groups.following[entry]
         descend_row(shared.hidden, row, g, 0, plan.dim - plan.has_bias, shared.optimizer, rate)
         groups.first[row] = -1

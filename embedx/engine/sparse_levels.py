@@ -6,13 +6,13 @@ scored one after another, so that the group's features are looked up by a table 
 """
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy import float32, int32, int64, ndarray
 
-from embedx.kernels import insert, kernel
+from embedx.kernels import best_of_rows, kernel
+from embedx.kernels.threads import in_parts
 
 LOWEST = float32(-3e38)  # in place of -inf: the score of a place that no node takes
 
@@ -44,10 +44,10 @@ def level_of(
 ) -> Level:  # fmt: skip
     """A level from the weights of its tiles, in order: (group, first node, feature, node within the tile, weight) of each."""
     n_groups = len(first_node) - 1
-    empty = np.zeros(0, int32)
-    feature = np.concatenate([each[2] for each in tiles] or [empty])
-    weight = np.concatenate([each[4] for each in tiles] or [np.zeros(0, float32)])
-    child = np.concatenate([lane + int32(first - first_node[group]) for group, first, _, lane, _ in tiles] or [empty])
+    none = np.zeros(0, int32)
+    tiles = [(0, 0, none, none, np.zeros(0, float32)), *tiles]
+    feature, weight = (np.concatenate([each[k] for each in tiles]) for k in (2, 4))
+    child = np.concatenate([lane + int32(first - first_node[group]) for group, first, _, lane, _ in tiles])
     sizes = [len(each[2]) for each in tiles]
     row = np.repeat(np.array([each[0] for each in tiles], int64) * n_features, sizes) + feature
     order = np.argsort(row, kind="stable")
@@ -102,18 +102,6 @@ def scores_of(features: Any, level: Level) -> ndarray:
     return scores
 
 
-@kernel
-def best_of_slots(scores, begin, end, place, best):
-    """Write the highest scores of the rows begin:end and their places to the columns of `best` and `place`, best first."""
-    for s in range(begin, end):
-        n = 0
-        for k in range(scores.shape[1]):
-            if scores[s, k] > LOWEST:
-                n = insert(scores[s, k], k, best, place, s, n)
-        for k in range(n, best.shape[1]):
-            best[s, k], place[s, k] = LOWEST, 0
-
-
 class Found(NamedTuple):
     """The likeliest nodes of each example, best first; of places that none takes the log-probability is -inf."""
 
@@ -140,29 +128,21 @@ def best_nodes(features: Any, level: Level, above: Found | None, k: int, log_pro
     scores = np.empty((n * width, level.widest), float32)
     scores[~is_there] = LOWEST
     offsets, columns = features.indptr.astype(int64), features.indices
-    edges = np.linspace(0, len(slot), threads + 1).astype(int64)
-    rows = np.linspace(0, n * width, threads + 1).astype(int64)
     kept = min(k, level.widest)
     place, best = np.zeros((n * width, kept), int32), np.zeros((n * width, kept), float32)
 
-    def score(t: int) -> None:
+    def score(begin: int, end: int) -> None:
         local = np.full(features.shape[1], -1, int64)
-        score_visits(
-            offsets, columns, features.data, level, example, group, slot, edges[t], edges[t + 1], local, scores
-        )  # fmt: skip
+        score_visits(offsets, columns, features.data, level, example, group, slot, begin, end, local, scores)
 
-    def choose(t: int) -> None:
-        best_of_slots(scores, rows[t], rows[t + 1], place, best)
-
-    with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(score, range(threads)))
-        list(pool.map(choose, range(threads)))
+    in_parts(score, len(slot), threads)
+    in_parts(lambda begin, end: best_of_rows(scores, begin, end, place, best), n * width, threads)
+    is_node = best > LOWEST
     with np.errstate(all="ignore"):
-        log_p = np.where(best > LOWEST, log_probability(best), -np.inf).reshape(n, width, kept) + above.log_p[:, :, None]
-    node = place.reshape(n, width, kept) + level.first_node[above.node][:, :, None].astype(int32)
-    log_p, node = log_p.reshape(n, -1), node.reshape(n, -1)
-    k = min(k, node.shape[1])
-    chosen = np.argpartition(-log_p, k - 1, axis=1)[:, :k] if k < node.shape[1] else np.tile(np.arange(k), (n, 1))
-    log_p, node = np.take_along_axis(log_p, chosen, 1), np.take_along_axis(node, chosen, 1)
-    order = np.lexsort((node, -log_p), axis=1)
-    return Found(np.take_along_axis(node, order, 1), np.take_along_axis(log_p, order, 1).astype(float32))
+        log_p = np.where(is_node, log_probability(best), -np.inf).reshape(n, -1, kept) + above.log_p[:, :, None]
+    node = (place * is_node).reshape(log_p.shape) + level.first_node[above.node][:, :, None].astype(int32)
+    log_p = log_p.reshape(n, -1).astype(float32)
+    k = min(k, log_p.shape[1])
+    place, best = np.zeros((n, k), int32), np.zeros((n, k), float32)
+    best_of_rows(log_p, 0, n, place, best)
+    return Found(np.take_along_axis(node.reshape(n, -1), place, axis=1), best)

@@ -11,11 +11,10 @@ are scored against an example whose features are scattered over a vector: their 
 where they are many more.
 """
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-from numpy import float32, int32, int64
+from numpy import float32, int32, int64, ndarray
 from scipy.sparse import csr_matrix
 
 from embedx.engine.examples import Csr, Examples
@@ -32,28 +31,21 @@ def slots_by_row(examples: Examples, examples_of_row: Csr, n_features: int, has_
     """The feature of each slot, row by row; n_features for the bias."""
     every, bias = np.arange(n_features, dtype=int32), np.full(int(has_bias), n_features, int32)
     parts, sizes = [np.zeros(0, int32)], [0]
-    for mask in _masks(examples, examples_of_row, n_features):
-        for own in np.split(mask.indices, mask.indptr[1:-1]):
-            features = every if MOSTLY * len(own) >= n_features else own
-            parts += [features, bias]
-            sizes.append(len(features) + has_bias)
-    return Csr(np.cumsum(sizes, dtype=int64), np.concatenate(parts).astype(int32, copy=False))
-
-
-def _masks(examples: Examples, examples_of_row: Csr, n_features: int) -> Iterator[csr_matrix]:
-    """The sparsity mask, csr_matrix (n_rows, n_features) with sorted indices, some rows at a time."""
-    n = len(examples.offsets) - 1
     features, has_example = (
         csr_matrix((np.ones(len(indices), float32), indices, indptr), shape=(len(indptr) - 1, width))
         for indices, indptr, width in (
             (examples.columns, examples.offsets, n_features),
-            (examples_of_row.indices, examples_of_row.indptr, n),
+            (examples_of_row.indices, examples_of_row.indptr, len(examples.offsets) - 1),
         )
     )
     for start in range(0, has_example.shape[0], BLOCK_ROWS):
         mask = has_example[start : start + BLOCK_ROWS] @ features
         mask.sort_indices()
-        yield mask
+        for own in np.split(mask.indices, mask.indptr[1:-1]):
+            of_row = every if MOSTLY * len(own) >= n_features else own
+            parts += [of_row, bias]
+            sizes.append(len(of_row) + has_bias)
+    return Csr(np.cumsum(sizes, dtype=int64), np.concatenate(parts).astype(int32, copy=False))
 
 
 def new_sparse_table(slots: Csr, n_rows: int, optimizer: UpdateRule) -> Table:
@@ -147,8 +139,8 @@ def gain_of_row(shared, first, last, x, row):
 class SlotSteps(NamedTuple):
     """A worker's buffers for the slots that a step moves."""
 
-    slots: np.ndarray  # int64 (n,)
-    gradient: np.ndarray  # float32 (1, n)
+    slots: ndarray  # int64 (n,)
+    gradient: ndarray  # float32 (1, n)
 
 
 def new_slot_steps(n: int) -> SlotSteps:

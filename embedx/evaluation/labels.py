@@ -30,12 +30,14 @@ from typing import NamedTuple
 import numpy as np
 
 from embedx.errors import DivergedError, EmbedxError
+from embedx.kernels.select import best_of_rows
 from embedx.labeled.data import Labels
 
 BLOCK_FLOATS = 1 << 18  # computed at a time, so that they stay in the processor's cache
 MIN_LOG_LIKELIHOOD = -26.0  # of an example, in the code of augment & reduce (Ruiz et al. 2018)
 TEMPERATURES = (1e-3, 1e3)  # the range of the fit
 TOLERANCE = 1e-8  # nats of log-likelihood: a step that gains less is the last one
+MAX_INSERTED, MANY_TIMES = 100, 32  # more of fewer labels than so many times as many are sorted, not inserted
 MAX_PASSES = 20  # of the fit; five to eight are usual
 PROPENSITY_A, PROPENSITY_B = 0.55, 1.5  # of Jain et al. 2016 for all but two of their data sets
 MIN_SCORE = -1e6  # below the best; at any of the TEMPERATURES its exponential is 0, as that of -inf
@@ -201,21 +203,14 @@ def top_k(scores: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     """
     if k < 0:
         raise EmbedxError(f"top_k of {k} labels: must be 0 or more")
-    n, width = scores.shape
-    k = min(k, width)
-    ids = np.empty((n, k), dtype=np.int32)
-    values = np.empty((n, k), dtype=scores.dtype)
-    if k == 0:
-        return ids, values
-    for rows in blocks_of_rows(n, width):
-        block = np.fmax(scores[rows], -np.inf)
-        least = np.partition(block, width - k, axis=1)[:, width - k, None]
-        row, column = np.nonzero(block >= least)  # at least k in each row, more if several equal the k-th; ids ascend
-        value = block[row, column]
-        order = np.lexsort((-value, row))  # stable
-        first = np.searchsorted(row, np.arange(len(block)))
-        best = order[first[:, None] + np.arange(k)]
-        ids[rows], values[rows] = column[best], value[best]
+    k = min(k, scores.shape[1])
+    if k > MAX_INSERTED and scores.shape[1] < MANY_TIMES * k:
+        known = np.fmax(scores, -np.inf)
+        ids = np.argsort(-known, axis=1, kind="stable")[:, :k]
+        return ids.astype(np.int32), np.take_along_axis(known, ids, axis=1)
+    ids, values = np.empty((len(scores), k), np.int32), np.empty((len(scores), k), scores.dtype)
+    if k:
+        best_of_rows(np.ascontiguousarray(scores), 0, len(scores), ids, values)
     return ids, values
 
 

@@ -46,6 +46,21 @@ def dot(a, i, b, j):
     return sum_of(total)
 
 
+@kernel_part
+def clear_row(a, i):
+    """Write zeros to a[i], a padded row."""
+    for d in range(0, a.shape[1], SIMD_WIDTH):
+        store(a, i, d, zeros())
+
+
+@kernel_part
+def add_to_row(a, i, x, b, j):
+    """a[i] += x b[j], of rows padded to whole lanes."""
+    x = splat(x)
+    for d in range(0, a.shape[1], SIMD_WIDTH):
+        store(a, i, d, multiply_add(x, load(b, j, d), load(a, i, d)))
+
+
 @kernel
 def scores(h, n_h, w, n_w, z, spans):
     """Overwrite z[:n_h, :n_w] by the dot products h·wᵀ, in the spans and what else their tiles hold.

@@ -1,6 +1,10 @@
 """Partial sorting, in place, and the best few of many."""
 
-from embedx.kernels.compiled import kernel_part
+import numpy as np
+
+from embedx.kernels.compiled import kernel, kernel_part
+
+NONE = np.float32(-np.inf)  # the score of what is not a number
 
 
 @kernel_part
@@ -50,3 +54,16 @@ def insert(score, item, scores, items, r, n):
         scores[r, at], items[r, at] = score, item
         n = min(n + 1, last + 1)
     return n
+
+
+@kernel
+def best_of_rows(scores, begin, end, items, best):
+    """Write the highest scores of the rows begin:end to the columns of `best`, best first, and where they stand to `items`.
+
+    Of two alike the earlier one comes first; what is not a number counts as -inf.
+    """
+    for r in range(begin, end):
+        n = 0
+        for k in range(scores.shape[1]):
+            score = scores[r, k]
+            n = insert(score if score == score else NONE, k, best, items, r, n)

@@ -23,6 +23,7 @@ from numpy import float32
 from embedx.kernels.compiled import PART
 
 SIMD_WIDTH = 16
+ZERO, ONE = np.float32(0), np.float32(1)  # bare numbers would widen what they meet to float64
 
 _VECTOR = ir.VectorType(ir.FloatType(), SIMD_WIDTH)
 _QUARTER = ir.VectorType(ir.FloatType(), 4)

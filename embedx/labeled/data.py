@@ -13,6 +13,14 @@ def offsets_of(sizes: Any) -> np.ndarray:
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
 
 
+def places_of(offsets: np.ndarray, chosen: np.ndarray | slice) -> tuple[np.ndarray, np.ndarray]:
+    """Where the elements of some rows are, row by row, and the offsets of these rows among them."""
+    first = offsets[:-1][chosen]
+    sizes = offsets[1:][chosen] - first
+    ends = offsets_of(sizes)
+    return np.repeat(first - ends[:-1], sizes) + np.arange(ends[-1]), ends
+
+
 @dataclass(frozen=True)
 class Labels:
     """Which labels each row has, in the order of the file: those of row i are ids[offsets[i]:offsets[i + 1]]."""
@@ -38,9 +46,8 @@ class Labels:
 
     def rows(self, chosen: np.ndarray | slice) -> "Labels":
         """The labels of these rows, in this order."""
-        sizes = self.n_of_row[chosen]
-        offsets = offsets_of(sizes)
-        return Labels(offsets, self.ids[np.repeat(self.offsets[:-1][chosen] - offsets[:-1], sizes) + np.arange(offsets[-1])])
+        places, offsets = places_of(self.offsets, chosen)
+        return Labels(offsets, self.ids[places])
 
     def where(self, kept: np.ndarray) -> "Labels":
         """Those of `ids` that are kept: bool, or their ascending places."""
@@ -54,7 +61,7 @@ class Labels:
     @classmethod
     def single(cls, ids: np.ndarray) -> "Labels":
         """One label for each row."""
-        return cls(np.arange(len(ids) + 1, dtype=np.int64), np.asarray(ids, dtype=np.int32))
+        return cls(np.arange(len(ids) + 1, dtype=np.int64), np.asarray(ids, np.int32))
 
     @classmethod
     def of_matrix(cls, matrix: Any) -> "Labels":
@@ -72,15 +79,15 @@ class Labels:
     @classmethod
     def of_rows(cls, rows: Sequence[Sequence[int]]) -> "Labels":
         """From one list of ids for each row."""
-        return cls(offsets_of([len(row) for row in rows]), np.array([label for row in rows for label in row], dtype=np.int32))
+        return cls(offsets_of([len(row) for row in rows]), np.array([label for row in rows for label in row], np.int32))
 
 
-class TextRows(NamedTuple):
-    """The rows of a text file, before labels and features are those of a `DataSchema`."""
+class FileRows(NamedTuple):
+    """The rows of a file, before labels and features are those of a `DataSchema`."""
 
-    features: csr_matrix  # float32 (n_rows, n_features), not yet sorted
+    features: Any  # float32 (n_rows, n_features), csr_matrix that is not yet sorted, or np.ndarray
     labels: Labels  # of ids, or of numbers in `names`
-    names: list[bytes] | None  # the different labels, where they are names
+    names: list[bytes] | None = None  # the different labels, where they are names
     n_labels: int = 0  # as a header says
     text: "TextSchema | None" = None  # where features are those of text
     first_feature: int = 0  # its id in the file

@@ -25,7 +25,7 @@ from scipy.sparse import issparse
 
 from embedx.errors import EmbedxError
 from embedx.labeled.arrays import check_finite, features_in, is_binary, labels_in, read_array
-from embedx.labeled.data import DataSchema, Labeled, Labels, TextRows
+from embedx.labeled.data import DataSchema, FileRows, Labeled, Labels
 from embedx.labeled.digits import GENERATED, digits
 from embedx.labeled.files import Lines, head_of, source_of
 from embedx.labeled.schema import MAX_IDS, Numbering, decoded, settled
@@ -148,11 +148,9 @@ def _rows_of(
     """The rows of one file, with the features of the training data."""
     source = source_of(name)
     head = head_of(source)
-    rows = None
     if is_binary(head):
         features = features_in(name, read_array(source, head, progress))
-        labels = Labels(np.zeros(features.shape[0] + 1, np.int64), np.empty(0, np.int32))
-        known = like or DataSchema(features.shape[1], 0)
+        rows = FileRows(features, Labels(np.zeros(features.shape[0] + 1, np.int64), np.empty(0, np.int32)))
     elif head and IDX_NAME.search(os.path.basename(name)):
         raise EmbedxError(f"{name}: no IDX file: it begins with {head[:4].hex(' ')}, not 00 00 TYPE DIMENSIONS; fetch it again")
     else:
@@ -163,14 +161,17 @@ def _rows_of(
             rows = read_table(source, lines, format, table, like, needs_labels, text, progress)
         else:
             rows = _text_rows(lines, like, keeps_empty, text)
-        features, labels, names, n_labels = rows.features, rows.labels, None, rows.n_labels
-        by_name = rows.names is not None
-        if rows.names is not None:
-            id_of, names = settled(rows.names, like.by_name if like else True, like.names if like else None, name)
-            labels, n_labels = Labels(labels.offsets, id_of[labels.ids]), len(names or [])
-        known = DataSchema(features.shape[1], n_labels, names, rows.text, by_name, rows.first_feature, rows.columns)
-        known = replace(like, names=names or like.names) if like else known  # with the names of new labels
-    if rows is None or rows.columns is None:
+    features, labels, names, n_labels = rows.features, rows.labels, None, rows.n_labels
+    if rows.names is not None:
+        if like is None and rows.text is None and rows.columns is None:
+            first = f"labels are names, features count from {rows.first_feature}"
+            progress.note(f"{name}: read as LIBSVM, for the first line is no header ROWS FEATURES LABELS; {first}")
+        id_of, names = settled(rows.names, like.by_name if like else True, like.names if like else None, name)
+        labels, n_labels = Labels(labels.offsets, id_of[labels.ids]), len(names or [])
+    by_name = rows.names is not None
+    known = DataSchema(features.shape[1], n_labels, names, rows.text, by_name, rows.first_feature, rows.columns)
+    known = replace(like, names=names or like.names) if like else known  # with the names of new labels
+    if rows.columns is None:
         for setting in table.given:
             raise EmbedxError(f"{name}: {option_name(setting)} applies to tables: CSV, TSV, JSON Lines and Parquet")
         if like and like.columns and not like.columns.text:
@@ -190,10 +191,10 @@ def _rows_of(
         check_finite(name, features.data)  # sums may be too large
     elif features.shape[1] != known.n_features:
         raise EmbedxError(f"{name}: {features.shape[1]} features, but the training data have {known.n_features}; give the same")
-    return Labeled(features, labels.distinct(), known.n_labels, known, ids=rows.ids if rows else None)
+    return Labeled(features, labels.distinct(), known.n_labels, known, ids=rows.ids)
 
 
-def _text_rows(lines: Lines, like: DataSchema | None, keeps_empty: bool, text: TextFeatureSettings) -> TextRows:
+def _text_rows(lines: Lines, like: DataSchema | None, keeps_empty: bool, text: TextFeatureSettings) -> FileRows:
     """The rows of a text."""
     has_header = HEADER.fullmatch(lines.first_line) is not None
     if keeps_empty:
@@ -244,9 +245,7 @@ def _label_lines(lines: Lines, n_rows: int) -> tuple[Labels, list[bytes]]:
     found = []
     for chunk in lines:
         decoded(lines, chunk)
-        rows = chunk.replace(b",", b" ").split(b"\n")[:-1]
-        found.append(Labels.of_rows([[numbering[word] for word in row.split()] for row in rows]))
-        lines.budget.take(found[-1].ids.nbytes + found[-1].offsets.nbytes)
+        found.append(numbering.labels_of(row.split() for row in chunk.replace(b",", b" ").split(b"\n")[:-1]))
     return Labels.joined(found), list(numbering)
 
 

@@ -34,7 +34,7 @@ def known_labels(labels: Labels, counts: np.ndarray) -> Labels:
 def column_maxima(features: Any) -> np.ndarray:
     """The largest absolute value of each feature, float32 (n_features,); 1 where it never occurs."""
     if isinstance(features, csr_matrix):
-        largest = np.zeros(features.shape[1], dtype=np.float32)
+        largest = np.zeros(features.shape[1], np.float32)
         np.maximum.at(largest, features.indices, np.abs(features.data))
     else:
         largest = np.abs(features).max(axis=0, initial=0)
@@ -45,7 +45,7 @@ def idf(features: Any) -> np.ndarray:
     """Smoothed inverse document frequencies, float32 (n_features,): ln((1 + n) / (1 + rows that have the feature)) + 1."""
     n, n_features = features.shape
     columns = features.indices[features.data != 0] if isinstance(features, csr_matrix) else np.nonzero(features)[1]
-    return np.asarray(np.log((1 + n) / (1 + np.bincount(columns, minlength=n_features))) + 1, dtype=np.float32)
+    return np.asarray(np.log((1 + n) / (1 + np.bincount(columns, minlength=n_features))) + 1, np.float32)
 
 
 def scaling_arrays(features: Any, scaling: str) -> dict[str, np.ndarray]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from embedx.errors import EmbedxError
+from embedx.labeled.data import Labels
 from embedx.labeled.files import Lines, MemoryBudget, source_of
 from embedx.training.progress import Silent
 
@@ -24,6 +25,12 @@ class Numbering(dict[bytes, int]):
         self._budget.take(len(word) + WORD_BYTES)
         self[word] = number = len(self)
         return number
+
+    def labels_of(self, rows: Iterable[Iterable[bytes]]) -> Labels:
+        """The numbers of the words of each row."""
+        found = Labels.of_rows([[self[word] for word in row] for row in rows])
+        self._budget.take(found.ids.nbytes + 2 * found.offsets.nbytes)
+        return found
 
 
 def settled(

@@ -11,7 +11,7 @@ from scipy.sparse import csr_matrix
 
 from embedx.errors import EmbedxError
 from embedx.kernels.compiled import kernel
-from embedx.labeled.data import Labels, TextRows, offsets_of
+from embedx.labeled.data import FileRows, Labels, offsets_of
 from embedx.labeled.files import Lines
 from embedx.labeled.schema import MAX_IDS, Numbering
 
@@ -152,7 +152,7 @@ class Ranges(NamedTuple):
         return ", as in the training data; renumber one of them" if self.lowest else "; renumber them"
 
 
-def read_xc(lines: Lines, by_name: bool) -> TextRows:
+def read_xc(lines: Lines, by_name: bool) -> FileRows:
     """The rows under a header; `EmbedxError` when they are not what it says."""
     header = HEADER.fullmatch(lines.first_line)
     assert header
@@ -170,7 +170,7 @@ def read_xc(lines: Lines, by_name: bool) -> TextRows:
     return rows._replace(n_labels=n_labels)
 
 
-def read_libsvm(lines: Lines, first_feature: int | None, by_name: bool) -> TextRows:
+def read_libsvm(lines: Lines, first_feature: int | None, by_name: bool) -> FileRows:
     """The rows of a file without header; the id of the first feature is subtracted from all.
 
     If that is not given, it is 0 if feature 0 occurs, and 1 otherwise.
@@ -185,13 +185,13 @@ def read_libsvm(lines: Lines, first_feature: int | None, by_name: bool) -> TextR
     return rows._replace(first_feature=first_feature)
 
 
-def _read(lines: Lines, ranges: Ranges, by_name: bool) -> TextRows:
+def _read(lines: Lines, ranges: Ranges, by_name: bool) -> FileRows:
     """The rows of the lines."""
     names = Numbering(lines.budget) if by_name else None
     parts = [_parsed(lines, chunk, ranges, names) for chunk in lines]
     columns, values, n_features, labels, n_labels = (np.concatenate(part) for part in zip(*parts, strict=True))
     features = csr_matrix((values, columns, offsets_of(n_features)), (len(n_features), int(columns.max(initial=-1)) + 1))
-    return TextRows(features, Labels(offsets_of(n_labels), labels), None if names is None else list(names))
+    return FileRows(features, Labels(offsets_of(n_labels), labels), None if names is None else list(names))
 
 
 def _parsed(lines: Lines, chunk: bytes, ranges: Ranges, names: Numbering | None) -> tuple[np.ndarray, ...]:

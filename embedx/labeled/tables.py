@@ -24,7 +24,7 @@ from scipy.sparse import csr_matrix, hstack
 
 from embedx.errors import EmbedxError
 from embedx.labeled.arrays import content_of, is_plain
-from embedx.labeled.data import Columns, DataSchema, Labels, TextRows, offsets_of
+from embedx.labeled.data import Columns, DataSchema, FileRows, Labels, offsets_of
 from embedx.labeled.files import Lines, MemoryBudget
 from embedx.labeled.schema import WORD_BYTES, Numbering, decoded
 from embedx.labeled.words import TextFeatures, TextFeatureSettings
@@ -106,7 +106,7 @@ def format_of(lines: Lines, given: TableSettings, like: Columns | None, is_text:
 def read_table(
     source: Source, lines: Lines | None, format: str, given: TableSettings, like: DataSchema | None, needs_labels: bool,
     text: TextFeatureSettings, progress: Progress,
-) -> TextRows:  # fmt: skip
+) -> FileRows:  # fmt: skip
     """The rows of a table.
 
     lines  its text; None: a Parquet file
@@ -135,11 +135,11 @@ def read_table(
         words.add(texts)
         numbers.append(np.array([[cell(each, _number) for each in columns.numbers] for cell in cells]))
         found = [cell(columns.label, split) if columns.label else [] for cell in cells]
-        parts.append(Labels.of_rows([[labels[each.encode("utf-8", "replace")] for each in row] for row in found]))
+        parts.append(labels.labels_of([each.encode("utf-8", "replace") for each in row] for row in found))
         if columns.id:
             ids += [value_of(record, columns.id, None) for _, record in rows]
             budget.take(WORD_BYTES * len(rows))
-        budget.take(2 * numbers[-1].nbytes + parts[-1].ids.nbytes + 2 * parts[-1].offsets.nbytes)
+        budget.take(2 * numbers[-1].nbytes)
     values = np.concatenate(numbers)
     if like is None:
         columns = dataclasses.replace(columns, scales=_scales(values, bool(columns.text)))
@@ -155,7 +155,7 @@ def read_table(
     elif columns.numbers:
         features = csr_matrix(hstack([features, *map(_intervals, values.T, columns.scales)], "csr"))
     called = np.array(ids, object) if columns.id else None
-    return TextRows(features, Labels.joined(parts), list(labels), text=by_text, columns=columns, ids=called)
+    return FileRows(features, Labels.joined(parts), list(labels), text=by_text, columns=columns, ids=called)
 
 
 # ---- rows, by format
@@ -224,6 +224,9 @@ def _chosen(
     def called(names: set[str]) -> list[str]:
         return [each for each in free if each.lower() in names]
 
+    def numeric(share: float = 1.0) -> list[str]:
+        return [each for each in free if _are_numbers((value_of(record, each, None) for record in head), share)]
+
     own_id = own_id or next(iter(called({"id"})), None)
     free = [each for each in free if each != own_id]
     if label is None and len(called(LABEL_NAMES)) == 1:
@@ -234,10 +237,9 @@ def _chosen(
     if needs_labels and label is None and (text or numbers) and len(free) == 1:
         label = free.pop()
     elif not text and not numbers and (label or not needs_labels):
-        are_numbers = [each for each in free if _are_numbers(value_of(record, each, None) for record in head)]
-        if len(free) == 1 and not are_numbers:
+        if len(free) == 1 and not numeric():
             text = [free.pop()]
-        elif all(_are_numbers((value_of(record, each, None) for record in head), 0.5) for each in free):  # others are mistakes
+        elif numeric(0.5) == free:  # others are mistakes
             numbers, free = free, []
     missing = [] if text or numbers else ["text-column (or --set feature-columns, of numbers)"]
     missing += ["label-column"] if needs_labels and label is None else []
@@ -247,15 +249,14 @@ def _chosen(
     if like and (numbers or like.text is None):
         kinds = ["columns of numbers" if numbers else "words", "ID:VALUE" if like.text is None else "words"]
         raise EmbedxError(f"{name}: features are {kinds[0]}, but those of the training data are {kinds[1]}; give the same kind")
-    left = [each for each in free if _are_numbers(value_of(record, each, None) for record in head)]
-    more = f" (--set feature-columns={','.join(left)} takes numbers)" if left and not numbers else ""
+    more = f" (--set feature-columns={','.join(left)} takes numbers)" if not numbers and (left := numeric()) else ""
     used: dict[str, list[Any]] = {"text": text, "numbers": numbers, "label": [label], "id": [own_id], "not used": free}
     parts = [f"{what}: {', '.join(map(str, which))}" for what, which in used.items() if any(which)]
     progress.note(f"{name}: {'; '.join(parts)}{more}")
     return Columns(text, numbers, label, own_id, given.label_separator)
 
 
-def _are_numbers(values: Iterator[Any], share: float = 1.0) -> bool:
+def _are_numbers(values: Iterator[Any], share: float) -> bool:
     found = [_number(each) for each in values]
     return found.count(None) <= (1 - share) * len(found) and any(each is not None and each == each for each in found)
 

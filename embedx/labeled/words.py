@@ -13,7 +13,7 @@ from collections.abc import Iterable
 import numpy as np
 from scipy.sparse import csr_matrix, hstack, vstack
 
-from embedx.labeled.data import Labels, TextRows, TextSchema, offsets_of
+from embedx.labeled.data import FileRows, Labels, TextSchema, offsets_of
 from embedx.labeled.files import Lines, MemoryBudget
 from embedx.labeled.schema import WORD_BYTES, Numbering, decoded
 from embedx.settings import Settings, TextSettings, param
@@ -31,7 +31,7 @@ RAW_SHARE = 0.03  # of words that it ends, from which on text is raw: news have 
 RAW_NGRAMS = 2
 MAX_HASHES = 2**31 - 1  # of character n-grams
 
-Counted = tuple[np.ndarray, csr_matrix]  # hashes of n-grams, int64 ascending, and how often they stand in each row
+Counted = tuple[np.ndarray, csr_matrix]  # numbers of words or hashes of n-grams, int64 ascending, and their counts in each row
 
 
 class TextFeatureSettings(Settings):
@@ -80,7 +80,7 @@ class TextFeatures:
         self._budget, self._known = budget, known
         self._tokenizer: Tokenizer | None = None
         self._n_words = 0  # that memory was counted for
-        self._bags: list[csr_matrix] = []  # of words, by their number
+        self._bags: list[Counted] = []  # of words, by their number
         self._ngrams: list[Counted] = []
 
     def rows(self, texts: Iterable[str | bytes]) -> csr_matrix:
@@ -104,24 +104,18 @@ class TextFeatures:
     def finish(self) -> tuple[csr_matrix, TextSchema]:
         """The features of all rows that were added, float32, and by what later rows are read."""
         self._prepared(b"")
-        settings, known = self.settings, self._known
-        words = self._words()
+        known = self._known
         if known is None:
-            counts = np.zeros(len(words), np.int64)
-            for bag in self._bags:
-                counts[: bag.shape[1]] += np.bincount(bag.indices, minlength=bag.shape[1])
-            kept = np.flatnonzero(counts >= settings.min_count)
-            hashes = self._frequent_hashes()
-            known = TextSchema([words[k].decode("utf-8") for k in kept.tolist()], hashes, settings.record())
+            words, kept = self._words(), _frequent(self._bags, self.settings.min_count)
+            hashes = _frequent(self._ngrams, self.settings.min_ngram_count)
+            known = TextSchema([words[k].decode("utf-8") for k in kept.tolist()], hashes, self.settings.record())
         else:
             kept = np.arange(len(known.vocabulary))
-        n_words, n_hashes = len(kept), len(known.hashes)
-        column = np.full(len(words), -1)
-        column[kept] = np.arange(n_words)
-        parts = [vstack([_selected(bag, column[: bag.shape[1]], n_words) for bag in self._bags] or [csr_matrix((0, n_words))])]
-        if n_hashes:
-            places = [(_places(hashes, known.hashes), rows) for hashes, rows in self._ngrams]
-            parts.append(vstack([_selected(rows, place, n_hashes) for place, rows in places] or [csr_matrix((0, n_hashes))]))
+        parts: list[csr_matrix] = []
+        for counted, keys in ((self._bags, kept), (self._ngrams, known.hashes)):
+            if len(keys) or not parts:
+                found = [_selected(rows, _places(own, keys), len(keys)) for own, rows in counted]
+                parts.append(vstack(found or [csr_matrix((0, len(keys)))]))
         self._bags, self._ngrams = [], []
         return csr_matrix(hstack(parts, "csr"), dtype=np.float32), known
 
@@ -157,7 +151,7 @@ class TextFeatures:
         bag = csr_matrix((np.ones(len(tokens), np.float32), tokens, indptr), (len(texts), n_words))
         bag.sum_duplicates()
         self._keep(bag)
-        self._bags.append(bag)
+        self._bags.append((np.arange(n_words), bag))
         found = self._hashes(tokens, indptr, bag)
         if found is not None:
             hashes, rows = found
@@ -215,13 +209,14 @@ class TextFeatures:
         of_words = csr_matrix((np.ones(len(column), np.float32), column, starts), (len(used), len(distinct)))
         return distinct, _selected(bag, place, len(used)) @ of_words
 
-    def _frequent_hashes(self) -> np.ndarray:
-        """The hashes of n-grams that are in enough rows, int64, ascending."""
-        distinct = np.unique(np.concatenate([np.empty(0, np.int64), *(hashes for hashes, _ in self._ngrams)]))
-        counts = np.zeros(len(distinct), np.int64)
-        for hashes, rows in self._ngrams:
-            counts[_places(hashes, distinct)] += np.bincount(rows.indices, minlength=len(hashes))
-        return distinct[counts >= self.settings.min_ngram_count]
+
+def _frequent(counted: list[Counted], least: int) -> np.ndarray:
+    """The words or n-grams that are in enough rows, int64, ascending."""
+    distinct = np.unique(np.concatenate([np.empty(0, np.int64), *(keys for keys, _ in counted)]))
+    counts = np.zeros(len(distinct), np.int64)
+    for keys, rows in counted:
+        counts[_places(keys, distinct)] += np.bincount(rows.indices, minlength=len(keys))
+    return distinct[counts >= least]
 
 
 def _places(hashes: np.ndarray, among: np.ndarray) -> np.ndarray:
@@ -244,7 +239,7 @@ def is_fasttext(lines: Lines, prefix: str = PREFIX) -> bool:
     return b" " + prefix.encode() in b" " + lines.head.replace(b"\n", b" ")
 
 
-def read_lines(lines: Lines, settings: TextFeatureSettings, known: TextSchema | None) -> TextRows:
+def read_lines(lines: Lines, settings: TextFeatureSettings, known: TextSchema | None) -> FileRows:
     """fastText's lines, `__label__a __label__b some words here`; labels stand anywhere between white space."""
     prefix = str(settings.label_prefix if known is None else known.settings["label_prefix"]).encode()
     label = re.compile(rb"(?<!\S)" + re.escape(prefix) + rb"\S*")
@@ -253,8 +248,7 @@ def read_lines(lines: Lines, settings: TextFeatureSettings, known: TextSchema | 
     for chunk in lines:
         decoded(lines, chunk)
         rows = chunk.split(b"\n")[:-1]
-        found.append(Labels.of_rows([[labels[each] for each in label.findall(row)] for row in rows]))
-        lines.budget.take(found[-1].ids.nbytes + 2 * found[-1].offsets.nbytes)
+        found.append(labels.labels_of(map(label.findall, rows)))
         features.add([label.sub(b" ", row) for row in rows])
     matrix, schema = features.finish()
-    return TextRows(matrix, Labels.joined(found), [name.removeprefix(prefix) for name in labels], text=schema)
+    return FileRows(matrix, Labels.joined(found), [name.removeprefix(prefix) for name in labels], text=schema)

@@ -5,7 +5,6 @@ search advertising"): two centroids are drawn from a node's vectors, each vector
 that with the other, and the upper half by that score makes the next first centroid, until the sum of similarities hardly grows.
 """
 
-from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +12,8 @@ import numpy as np
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.random import bits, low_half_below, stream_key
 from embedx.kernels.select import select
+from embedx.kernels.simd import ONE, ZERO
+from embedx.kernels.threads import in_threads
 
 N_ITERATIONS = 20
 MIN_GAIN = 1e-3  # relative, of the sum of similarities
@@ -44,13 +45,13 @@ def halve(vectors, order, begin, end, key, workspace):
     second += second >= first
     _add(vectors, order[first], workspace.sums, 0)
     _add(vectors, order[second], workspace.sums, 1)
-    square0, square1 = np.float32(1), np.float32(1)
+    square0, square1 = ONE, ONE
     before = np.float32(-1)
     for iteration in range(N_ITERATIONS):
         for k in range(begin, end):
             workspace.dots[k, 0], workspace.dots[k, 1] = _dots(vectors, order[k], workspace.sums)
         if iteration > 0:
-            square0, square1 = np.float32(0), np.float32(0)
+            square0, square1 = ZERO, ZERO
             for k in range(begin, middle):
                 square0 += workspace.dots[k, 0]
             for k in range(middle, end):
@@ -72,7 +73,7 @@ def halve(vectors, order, begin, end, key, workspace):
 @kernel_part
 def _norm(square):
     """The root of a sum of squares as it comes from rounded numbers, above 0."""
-    return max(np.sqrt(max(square, np.float32(0))), np.float32(1e-12))
+    return max(np.sqrt(max(square, ZERO)), np.float32(1e-12))
 
 
 @kernel_part
@@ -85,7 +86,7 @@ def _add(vectors, i, sums, half):
 @kernel_part
 def _dots(vectors, i, sums):
     """The inner products of vector i with both sums."""
-    a, b = np.float32(0), np.float32(0)
+    a, b = ZERO, ZERO
     for at in range(vectors.offsets[i], vectors.offsets[i + 1]):
         column, value = vectors.columns[at], vectors.values[at]
         a += value * sums[column, 0]
@@ -110,8 +111,8 @@ def balanced_tree(vectors: SparseVectors, n_columns: int, depth: int, seed: int,
     """
     n = len(vectors.offsets) - 1
     order = np.arange(n, dtype=np.int32)
-    edges = np.array([0, n], dtype=np.int64)
-    workers = [Workspace(*(np.zeros(shape, dtype=np.float32) for shape in ((n_columns, 2), (n, 2), n))) for _ in range(threads)]
+    edges = np.array([0, n], np.int64)
+    workers = [Workspace(*(np.zeros(shape, np.float32) for shape in ((n_columns, 2), (n, 2), n))) for _ in range(threads)]
     for level in range(depth):
         middles = edges[:-1] + (np.diff(edges) + 1) // 2
 
@@ -120,7 +121,6 @@ def balanced_tree(vectors: SparseVectors, n_columns: int, depth: int, seed: int,
                 if edges[node + 1] - edges[node] > 1:
                     halve(vectors, order, edges[node], edges[node + 1], stream_key(seed, level, node), workers[t])
 
-        with ThreadPoolExecutor(threads) as pool:
-            list(pool.map(work, range(threads)))
+        in_threads(work, threads, range(threads))
         edges = np.sort(np.concatenate([edges, middles]))
     return order, edges

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from embedx.kernels.compiled import kernel_part
-from embedx.kernels.simd import SIMD_WIDTH, aligned_zeros
+from embedx.kernels.simd import ONE, SIMD_WIDTH, ZERO, aligned_zeros
 from embedx.search.kmeans import MASKED_SCORE, squared_norm
 from embedx.search.panels import new_panels, score_panels
 
@@ -36,7 +36,7 @@ def new_statistics(edges: np.ndarray, clusters: int) -> ClusterStatistics:
 def add_to_sums(statistics, j, c, panels, slot, sign):
     """Add vector `slot` of block j's panels to the sums of cluster c; with sign -1, subtract it."""
     sums, vectors = statistics.sums[j, c // SIMD_WIDTH], panels[slot // SIMD_WIDTH]
-    square = np.float32(0)
+    square = ZERO
     for k in range(len(sums)):
         x = vectors[k, slot % SIMD_WIDTH]
         sums[k, c % SIMD_WIDTH] += sign * x
@@ -51,7 +51,7 @@ def replace_vector(statistics, j, c, panels, slot, table, row, begin, end, max_c
     Returns whether the vector changed by more than `max_change` times its old norm.
     """
     sums, vectors = statistics.sums[j, c // SIMD_WIDTH], panels[slot // SIMD_WIDTH]
-    before = after = change = np.float32(0)  # squared norms
+    before = after = change = ZERO  # squared norms
     for k in range(end - begin):
         old, new = vectors[k, slot % SIMD_WIDTH], table[row, begin + k]
         vectors[k, slot % SIMD_WIDTH] = new
@@ -68,12 +68,12 @@ def update_moments(statistics, list_sizes, j, n_columns):
     """Recompute inverse_size and std of block j from the sums; list_sizes int64 (B, C): the number of rows of each cluster."""
     for c in range(list_sizes.shape[1]):
         sums = statistics.sums[j, c // SIMD_WIDTH]
-        scale = np.float32(1) / np.float32(list_sizes[j, c]) if list_sizes[j, c] > 0 else np.float32(0)
-        square = np.float32(0)  # |mean|²
+        scale = ONE / np.float32(list_sizes[j, c]) if list_sizes[j, c] > 0 else ZERO
+        square = ZERO  # |mean|²
         for k in range(n_columns):
             mean = scale * sums[k, c % SIMD_WIDTH]
             square += mean * mean
-        variance = max(scale * statistics.square_sums[j, c] - square, np.float32(0))
+        variance = max(scale * statistics.square_sums[j, c] - square, ZERO)
         statistics.inverse_size[j, c], statistics.std[j, c] = scale, np.sqrt(variance / np.float32(n_columns))
 
 

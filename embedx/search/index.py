@@ -9,14 +9,14 @@ update    `update_rows` overwrites the copies of rows that have changed and corr
 readers   Queries read the copies, never the table. See `embedx.search` for what may change under a query.
 """
 
-from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
 
 from embedx.kernels.by_address import by_address
 from embedx.kernels.compiled import kernel, kernel_part
-from embedx.kernels.simd import SIMD_WIDTH, aligned_zeros
+from embedx.kernels.simd import ONE, SIMD_WIDTH, aligned_zeros
+from embedx.kernels.threads import in_parts, in_threads
 from embedx.search.cluster_scores import ClusterStatistics, add_to_sums, new_statistics, replace_vector, update_moments
 from embedx.search.kmeans import Centroids, assign, block_edges, fit_centroids, nearest_centroid, new_centroids
 from embedx.search.panels import copy_vector, new_panels, write_vector
@@ -46,7 +46,7 @@ class Index(NamedTuple):
 
 def empty_index(blocks: int) -> Index:
     """An index without rows."""
-    table, cluster = np.zeros((0, 0), dtype=np.float32), np.zeros((blocks, 0), dtype=np.int32)
+    table, cluster = np.zeros((0, 0), np.float32), np.zeros((blocks, 0), np.int32)
     return _filled(table, new_centroids(block_edges(0, blocks), 0), cluster, 0, 1)
 
 
@@ -57,16 +57,14 @@ def build_index(
     blocks, clusters = search.blocks, min(search.clusters, n_rows)
     centroids = fit_centroids(table, n_rows, block_edges(dim, blocks), clusters, rng, threads)
     rows = np.arange(n_rows, dtype=np.int32)
-    cluster = np.zeros((blocks, n_rows), dtype=np.int32)
-    bounds = [n_rows * w // threads for w in range(threads + 1)]
+    cluster = np.zeros((blocks, n_rows), np.int32)
 
-    def assign_part(w: int) -> None:
+    def assign_part(begin: int, end: int) -> None:
         scores = aligned_zeros(1, clusters)
         for j in range(blocks):
-            assign(centroids, clusters, j, table, rows, bounds[w], bounds[w + 1], scores, cluster[j])
+            assign(centroids, clusters, j, table, rows, begin, end, scores, cluster[j])
 
-    with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(assign_part, range(threads)))
+    in_parts(assign_part, n_rows, threads)
     return _filled(table, centroids, cluster, clusters, threads)
 
 
@@ -76,16 +74,15 @@ def _filled(table: np.ndarray, centroids: Centroids, cluster: np.ndarray, cluste
     edges = centroids.edges
     sizes = np.stack([np.bincount(cluster[j], minlength=clusters) for j in range(blocks)]).astype(np.int64)
     capacities = -(-(sizes + (SPARE_SHARE * sizes).astype(np.int64) + SPARE_SLOTS) // SIMD_WIDTH) * SIMD_WIDTH
-    list_offsets = np.zeros((blocks, clusters + 1), dtype=np.int64)
+    list_offsets = np.zeros((blocks, clusters + 1), np.int64)
     np.cumsum(capacities, axis=1, out=list_offsets[:, 1:])
     slots = int(list_offsets[:, -1].max())
     index = Index(
         edges, centroids, new_statistics(edges, clusters), list_offsets, np.zeros_like(sizes),
-        np.zeros((blocks, slots), dtype=np.int32), new_panels(edges, slots),
-        np.zeros((blocks, n_rows), dtype=np.int32), cluster, np.zeros((blocks, n_rows), dtype=np.uint8),
+        np.zeros((blocks, slots), np.int32), new_panels(edges, slots),
+        np.zeros((blocks, n_rows), np.int32), cluster, np.zeros((blocks, n_rows), np.uint8),
     )  # fmt: skip
-    with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(lambda j: fill_lists(index, table, j), range(blocks)))
+    in_threads(lambda j: fill_lists(index, table, j), threads, range(blocks))
     return index
 
 
@@ -105,7 +102,7 @@ def _append(index, j, row, c, table):
     index.slot[j, row], index.cluster[j, row] = slot, c
     index.list_sizes[j, c] += 1
     write_vector(index.panels[j], slot, table, row, index.edges[j], index.edges[j + 1])
-    add_to_sums(index.statistics, j, c, index.panels[j], slot, np.float32(1))
+    add_to_sums(index.statistics, j, c, index.panels[j], slot, ONE)
 
 
 @kernel

@@ -11,14 +11,14 @@ Auvolat et al. 2015, "Clustering is efficient for approximate maximum inner prod
 quantile of the norms, not the largest; the augmented column of longer rows is 0. Centroids are fitted to a sample of rows.
 """
 
-from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_matrix
 
 from embedx.kernels.compiled import kernel, kernel_part
-from embedx.kernels.simd import SIMD_WIDTH, aligned_zeros
+from embedx.kernels.simd import SIMD_WIDTH, ZERO, aligned_zeros
+from embedx.kernels.threads import in_threads
 from embedx.search.panels import new_panels, score_panels
 
 MAX_ROWS_PER_CENTROID = 64  # in the sample; a few dozen rows are enough to place a centroid
@@ -39,18 +39,18 @@ class Centroids(NamedTuple):
 
 def new_centroids(edges: np.ndarray, clusters: int) -> Centroids:
     blocks = len(edges) - 1
-    return Centroids(edges, new_panels(edges, clusters), aligned_zeros(blocks, clusters), np.zeros(blocks, dtype=np.float32))
+    return Centroids(edges, new_panels(edges, clusters), aligned_zeros(blocks, clusters), np.zeros(blocks, np.float32))
 
 
 def block_edges(dim: int, blocks: int) -> np.ndarray:
     """int64 (blocks + 1,): the first column of each of the blocks, which are as equal as they can be, and dim."""
-    return np.array([dim * j // blocks for j in range(blocks + 1)], dtype=np.int64)
+    return np.array([dim * j // blocks for j in range(blocks + 1)], np.int64)
 
 
 @kernel_part
 def squared_norm(table, row, begin, end):
     """|table[row, begin:end]|²."""
-    square = np.float32(0)
+    square = ZERO
     for k in range(begin, end):
         square += table[row, k] * table[row, k]
     return square
@@ -62,7 +62,7 @@ def nearest_centroid(centroids, clusters, j, table, row, scores):
     begin, end = centroids.edges[j], centroids.edges[j + 1]
     score_panels(centroids.vectors[j], 0, centroids.vectors.shape[1], table, row, begin, end, scores, 0, 0)
     square = squared_norm(table, row, begin, end)
-    augmented = np.sqrt(max(centroids.augmented_norm[j] * centroids.augmented_norm[j] - square, np.float32(0)))
+    augmented = np.sqrt(max(centroids.augmented_norm[j] * centroids.augmented_norm[j] - square, ZERO))
     best, nearest = MASKED_SCORE, 0
     for c in range(clusters):
         score = scores[0, c] + augmented * centroids.augmented[j, c]
@@ -107,9 +107,9 @@ def fit_centroids(
         with np.errstate(over="ignore", invalid="ignore"):  # a diverged run is for the trainer to tell
             centroids.augmented_norm[j] = np.quantile(np.linalg.norm(rows, axis=1), NORM_QUANTILE)
             directions = np.ascontiguousarray(augmented_directions(rows, centroids.augmented_norm[j]))
-        assignment = np.zeros(n_sampled, dtype=np.int32)
+        assignment = np.zeros(n_sampled, np.int32)
         scores = aligned_zeros(1, clusters)
-        every, ones = np.arange(n_sampled), np.ones(n_sampled, dtype=np.float32)
+        every, ones = np.arange(n_sampled), np.ones(n_sampled, np.float32)
         block_rng = np.random.default_rng([j, int(seeds[j])])
         sums = _random_rows(directions, clusters, block_rng)
         for iteration in range(N_ITERATIONS):
@@ -125,8 +125,7 @@ def fit_centroids(
             centroids.vectors[j, c // SIMD_WIDTH, : edges[j + 1] - edges[j], c % SIMD_WIDTH] = vectors[:, :-1]
             centroids.augmented[j, :clusters] = vectors[:, -1]
 
-    with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(fit_block, range(n_blocks)))
+    in_threads(fit_block, threads, range(n_blocks))
     return centroids
 
 

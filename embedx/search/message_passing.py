@@ -22,6 +22,7 @@ import numpy as np
 from embedx.kernels.batch import Batch, new_batch
 from embedx.kernels.by_address import by_address
 from embedx.kernels.compiled import kernel_part
+from embedx.kernels.simd import ONE, ZERO
 from embedx.search.kmeans import MASKED_SCORE
 from embedx.search.query import score_cutoff, score_position, search_all_blocks
 from embedx.search.spec import SearchSpec
@@ -48,11 +49,11 @@ class MessageWorkspace(NamedTuple):
 def new_message_workspace(n_rows: int, search: SearchSpec, width: int) -> MessageWorkspace:
     """Memory for up to `width` candidates of n_rows rows for a query; none if the search passes no messages."""
     blocks, width, n_rows = (search.blocks, width, n_rows) if search.message_iterations > 0 else (0, 0, 0)
-    block_score, message = np.zeros((2, blocks, width), dtype=np.float32)
+    block_score, message = np.zeros((2, blocks, width), np.float32)
     return MessageWorkspace(
-        new_batch(blocks, width), block_score, message, np.zeros(width, dtype=np.bool_),
-        np.zeros(blocks, dtype=np.int64), np.zeros((blocks, width), dtype=np.int64), np.zeros(n_rows, dtype=np.int32),
-        np.zeros((1, 0), dtype=np.float32),
+        new_batch(blocks, width), block_score, message, np.zeros(width, np.bool_),
+        np.zeros(blocks, np.int64), np.zeros((blocks, width), np.int64), np.zeros(n_rows, np.int32),
+        np.zeros((1, 0), np.float32),
     )  # fmt: skip
 
 
@@ -82,7 +83,7 @@ def pass_messages(coefficients, index, search, table, constants, h, e, rows, lab
 @kernel_part
 def _compute_block_score(index, table, row, h, e, j):
     """The score of a row in block j, which may not have found it."""
-    z = np.float32(0)
+    z = ZERO
     for k in range(index.edges[j], index.edges[j + 1]):
         z += h[e, k] * table[row, k]
     return z
@@ -102,8 +103,8 @@ def _block_gradients(coefficients, index, search, constants, label, r, n_positiv
         best = MASKED_SCORE
         for c in range(n):
             batch.z[j, c] = scale * (messages.block_score[j, c] + messages.message[j, c])
-            batch.label[j, c] = label[r, c] if c < n_positives else np.float32(0)
-            batch.sample_count[j, c] = np.float32(0) if c < n_positives else np.float32(1)
+            batch.label[j, c] = label[r, c] if c < n_positives else ZERO
+            batch.sample_count[j, c] = ZERO if c < n_positives else ONE
             best = max(best, batch.z[j, c]) if c >= n_positives else best
         cutoff = score_cutoff(search, query, j, scale, best) / scale
         columns = n
@@ -117,7 +118,7 @@ def _block_gradients(coefficients, index, search, constants, label, r, n_positiv
     for j in range(blocks):
         for c in range(messages.n_columns[j], widest):
             batch.label[j, c], batch.sample_count[j, c] = 0, 0
-    return coefficients(batch, messages.state, constants, blocks, widest, np.float32(0))
+    return coefficients(batch, messages.state, constants, blocks, widest, ZERO)
 
 
 @kernel_part
@@ -151,7 +152,7 @@ def _update_active_set(index, search, n_positives, n, most, rows, r, query, mess
                 messages.is_active[n] = True
                 for other in range(blocks):
                     k = score_position(index, query, other, row)
-                    messages.block_score[other, n], messages.message[other, n] = np.float32(0), np.float32(0)
+                    messages.block_score[other, n], messages.message[other, n] = ZERO, ZERO
                     if k >= 0:
                         messages.block_score[other, n] = query.scores[other, k]
                         query.scores[other, k] = MASKED_SCORE
@@ -165,7 +166,7 @@ def _update_messages(n, step, messages):
     blocks = messages.block_score.shape[0]
     for c in range(n):
         if messages.is_active[c]:
-            z = np.float32(0)
+            z = ZERO
             for j in range(blocks):
                 z += messages.block_score[j, c]
             for j in range(blocks):
@@ -178,7 +179,7 @@ def _mean_gradient(index, n, most, rows, r, z, query, messages):
     """Write the mean of the blocks' gradients to z[r]; append rows that are not selected to rows[r]. Return their number."""
     blocks = messages.block_score.shape[0]
     now = np.int32(query.query_number[0])
-    weight = np.float32(1) / np.float32(blocks)
+    weight = ONE / np.float32(blocks)
     for c in range(n):
         z[r, c] = 0
         for j in range(blocks):

@@ -7,7 +7,6 @@ best, these are scored by themselves, and the long postings of frequent features
 Turtle & Flood 1995, with lengths in place of maxima).
 """
 
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +14,8 @@ from scipy.sparse import csr_matrix
 
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.select import insert
+from embedx.kernels.simd import ONE, ZERO
+from embedx.kernels.threads import in_parts
 from embedx.labeled.rules import scaled
 
 GROUPS = np.array([0.2, 0.4])  # where they begin, in shares of the postings that a row of the index meets
@@ -37,6 +38,13 @@ class RowIndex(NamedTuple):
     left: np.ndarray  # float32 (groups, n_rows): the length of a row on the features of a group and later ones
 
 
+class Near(NamedTuple):
+    """The nearest rows of each query, and their cosines."""
+
+    ids: np.ndarray  # int32 (n, k)
+    cosines: np.ndarray  # float32 (n, k), descending
+
+
 class Workspace(NamedTuple):
     """What a thread searches with."""
 
@@ -54,12 +62,12 @@ def row_index(rows: csr_matrix) -> RowIndex:
     rows = scaled(csr_matrix(rows, dtype=np.float32), "l2")
     counts = np.bincount(rows.indices, minlength=rows.shape[1])
     order = np.argsort(counts, kind="stable")
-    number = np.empty(len(order), dtype=np.int32)
+    number = np.empty(len(order), np.int32)
     number[order] = np.arange(len(order))
     rows = csr_matrix((rows.data, number[rows.indices], rows.indptr), rows.shape)
     columns = rows.tocsc()
     met = np.cumsum(np.square(counts[order], dtype=np.float64))
-    first = np.searchsorted(met, GROUPS * met[-1]) if len(met) else np.zeros(len(GROUPS), dtype=np.int64)
+    first = np.searchsorted(met, GROUPS * met[-1]) if len(met) else np.zeros(len(GROUPS), np.int64)
     of_value, square = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr)), np.square(rows.data, dtype=np.float64)
     left = [np.bincount(of_value, weights=square * (rows.indices >= each), minlength=rows.shape[0]) for each in first]
     return RowIndex(
@@ -68,8 +76,8 @@ def row_index(rows: csr_matrix) -> RowIndex:
     )  # fmt: skip
 
 
-def nearest_rows(index: RowIndex, queries: Any, k: int, threads: int) -> tuple[np.ndarray, np.ndarray]:
-    """(ids int32 (n, k), cosines float32 (n, k)) of the k rows nearest to each query; of equal ones the lower id first.
+def nearest_rows(index: RowIndex, queries: Any, k: int, threads: int) -> Near:
+    """The k rows nearest to each query; of equal ones the lower id first.
 
     Only cosines above 0 count; where there are fewer, the remaining cosines are 0.
     """
@@ -77,18 +85,16 @@ def nearest_rows(index: RowIndex, queries: Any, k: int, threads: int) -> tuple[n
     queries = csr_matrix((queries.data, index.number[queries.indices], queries.indptr), queries.shape)
     queries.sort_indices()
     n, offsets, columns = queries.shape[0], queries.indptr.astype(np.int64), queries.indices.astype(np.int32)
-    ids, cosines = np.zeros((n, k), dtype=np.int32), np.zeros((n, k), dtype=np.float32)
-    edges = np.linspace(0, n, threads + 1).astype(np.int64)
+    near = Near(np.zeros((n, k), np.int32), np.zeros((n, k), np.float32))
 
-    def search(t: int) -> None:
-        sums, likely = (np.empty(len(index.offsets) - 1, dtype=kind) for kind in (np.float32, np.int32))
-        query = np.zeros(queries.shape[1], dtype=np.float32)
-        own = Workspace(sums, likely, query, *(np.zeros((1, k), dtype=kind) for kind in (np.int32, np.float32) * 2))
-        write_nearest(index, offsets, columns, queries.data, edges[t], edges[t + 1], own, ids, cosines)
+    def search(begin: int, end: int) -> None:
+        sums, likely = (np.empty(len(index.offsets) - 1, kind) for kind in (np.float32, np.int32))
+        query = np.zeros(queries.shape[1], np.float32)
+        own = Workspace(sums, likely, query, *(np.zeros((1, k), kind) for kind in (np.int32, np.float32) * 2))
+        write_nearest(index, offsets, columns, queries.data, begin, end, own, *near)
 
-    with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(search, range(threads)))
-    return ids, cosines
+    in_parts(search, n, threads)
+    return near
 
 
 @kernel
@@ -97,7 +103,7 @@ def write_nearest(index, offsets, columns, values, begin, end, own, ids, cosines
     n_rows, n_groups = len(index.offsets) - 1, len(index.first_of_group)
     for e in range(begin, end):
         own.sums[:] = 0
-        square, n_left = np.float32(0), np.int64(0)
+        square, n_left = ZERO, np.int64(0)
         for f in range(offsets[e], offsets[e + 1]):
             square += values[f] * values[f]
             own.query[columns[f]] = values[f]
@@ -108,7 +114,7 @@ def write_nearest(index, offsets, columns, values, begin, end, own, ids, cosines
             while group < n_groups and columns[f] >= index.first_of_group[group]:
                 group, is_next = group + 1, True
             if is_next and n_left > n_rows:
-                n = finished_by_row(index, np.sqrt(max(square, np.float32(0))), group - 1, n_left, own, ids, cosines, e)
+                n = finished_by_row(index, np.sqrt(max(square, ZERO)), group - 1, n_left, own, ids, cosines, e)
                 if n >= 0:
                     break
             for p in range(index.first_posting[columns[f]], index.first_posting[columns[f] + 1]):
@@ -126,7 +132,7 @@ def write_nearest(index, offsets, columns, values, begin, end, own, ids, cosines
 @kernel_part
 def best_sums(sums, scores, items, r):
     """Write the highest sums above 0 to row r of `scores`, their places to `items`; return how many."""
-    n, least = 0, np.float32(0)
+    n, least = 0, ZERO
     for start in range(0, len(sums), BLOCK):
         end, n_higher = min(start + BLOCK, len(sums)), np.int32(0)
         for i in range(start, end):
@@ -135,13 +141,13 @@ def best_sums(sums, scores, items, r):
             for i in range(start, end):
                 if sums[i] > least:
                     n = insert(sums[i], i, scores, items, r, n)
-                    least = scores[r, n - 1] if n == scores.shape[1] else np.float32(0)
+                    least = scores[r, n - 1] if n == scores.shape[1] else ZERO
     return n
 
 
 @kernel_part
 def cosine_of_row(index, i, query):
-    total = np.float32(0)
+    total = ZERO
     for at in range(index.offsets[i], index.offsets[i + 1]):
         total += query[index.features[at]] * index.values[at]
     return total
@@ -213,7 +219,7 @@ def write_blended(ids, p, near, weight, labels, begin, end, share, has_roots, su
         for j in range(near.shape[1]):
             for at in range(labels.offsets[near[e, j]], labels.offsets[near[e, j] + 1]):
                 if sums[labels.ids[at]] > 0:
-                    score = blended_score(np.float32(0), sums[labels.ids[at]], share, has_roots)
+                    score = blended_score(ZERO, sums[labels.ids[at]], share, has_roots)
                     n = insert(score, labels.ids[at], scores, best, e, n)
                     sums[labels.ids[at]] = 0
 
@@ -222,4 +228,4 @@ def write_blended(ids, p, near, weight, labels, begin, end, share, has_roots, su
 def blended_score(p, q, share, has_roots):
     if has_roots:
         p, q = np.sqrt(p), np.sqrt(q)
-    return (np.float32(1) - share) * p + share * q
+    return (ONE - share) * p + share * q

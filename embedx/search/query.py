@@ -19,7 +19,7 @@ import numpy as np
 from embedx.kernels.by_address import by_address
 from embedx.kernels.compiled import kernel_part
 from embedx.kernels.maths import exp
-from embedx.kernels.simd import SIMD_WIDTH, highest_of, load, maximum, n_above, padded, splat
+from embedx.kernels.simd import ONE, SIMD_WIDTH, ZERO, highest_of, load, maximum, n_above, padded, splat
 from embedx.search.cluster_scores import score_clusters
 from embedx.search.kmeans import MASKED_SCORE
 from embedx.search.panels import score_panels
@@ -46,12 +46,12 @@ def new_query_workspace(n_rows: int, search: SearchSpec) -> QueryWorkspace:
     blocks, clusters = search.blocks, min(search.clusters, n_rows)
     capacity = padded(2 * min(search.n_scored, n_rows)) + SIMD_WIDTH * clusters
     return QueryWorkspace(
-        cluster_scores=np.full((1, padded(clusters)), MASKED_SCORE, dtype=np.float32),
-        group_max=np.zeros(padded(clusters) // SIMD_WIDTH, dtype=np.float32),
-        probed=np.zeros((blocks, clusters), dtype=np.int64), offsets=np.zeros((blocks, clusters + 1), dtype=np.int64),
-        n_probed=np.zeros(blocks, dtype=np.int64), probe_rank=np.zeros((blocks, clusters), dtype=np.int32),
-        scores=np.zeros((blocks, capacity), dtype=np.float32), last_query=np.full(n_rows, -1, dtype=np.int32),
-        query_number=np.zeros(1, dtype=np.int64),
+        cluster_scores=np.full((1, padded(clusters)), MASKED_SCORE, np.float32),
+        group_max=np.zeros(padded(clusters) // SIMD_WIDTH, np.float32),
+        probed=np.zeros((blocks, clusters), np.int64), offsets=np.zeros((blocks, clusters + 1), np.int64),
+        n_probed=np.zeros(blocks, np.int64), probe_rank=np.zeros((blocks, clusters), np.int32),
+        scores=np.zeros((blocks, capacity), np.float32), last_query=np.full(n_rows, -1, np.int32),
+        query_number=np.zeros(1, np.int64),
     )  # fmt: skip
 
 
@@ -64,7 +64,7 @@ def search_block(index, search, h, e, j, query):
     of the whole, and the lists to come have lower scores, though only by an estimate.
     """
     scale = np.float32(index.ids.shape[0])
-    best, total = MASKED_SCORE, np.float32(0)  # the log-sum-exp is best + log(total)
+    best, total = MASKED_SCORE, ZERO  # the log-sum-exp is best + log(total)
     clusters = index.list_sizes.shape[1]
     for p in range(query.n_probed[j]):
         query.probe_rank[j, query.probed[j, p]] = 0
@@ -139,10 +139,10 @@ def score_cutoff(search, query, j, scale, best):
     end = query.offsets[j, query.n_probed[j]]
     best = max(best, scale * _max_score(query.scores, j, 0, end))
     if search.from_logsumexp:
-        total = np.float32(0)
+        total = ZERO
         for k in range(end):
             total += exp(scale * query.scores[j, k] - best)
-        best += np.log(max(total, np.float32(1)))
+        best += np.log(max(total, ONE))
     return best - np.float32(search.max_gap)
 
 

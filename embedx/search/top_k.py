@@ -1,13 +1,14 @@
 """The k rows with the highest inner products, as far as an index finds them."""
 
 import math
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
 from embedx.kernels.compiled import kernel
 from embedx.kernels.maths import exp
 from embedx.kernels.select import insert
+from embedx.kernels.simd import ZERO
+from embedx.kernels.threads import in_parts
 from embedx.search.index import Index
 from embedx.search.kmeans import MASKED_SCORE
 from embedx.search.query import new_query_workspace, search_block
@@ -30,15 +31,14 @@ def search_top_k(
     remaining ids are -1 and the remaining scores MASKED_SCORE.
     """
     n = len(h)
-    ids, scores = np.full((n, k), -1, dtype=np.int32), np.full((n, k), MASKED_SCORE, dtype=np.float32)
-    log_sum = np.zeros(n, dtype=np.float32)
+    ids, scores = np.full((n, k), -1, np.int32), np.full((n, k), MASKED_SCORE, np.float32)
+    log_sum = np.zeros(n, np.float32)
 
-    def answer(w: int) -> None:
+    def answer(begin: int, end: int) -> None:
         query = new_query_workspace(index.slot.shape[1], search)
-        write_top_k(index, search, h, n * w // threads, n * (w + 1) // threads, ids, scores, log_sum, query)
+        write_top_k(index, search, h, begin, end, ids, scores, log_sum, query)
 
-    with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(answer, range(threads)))
+    in_parts(answer, n, threads)
     return ids, scores, log_sum
 
 
@@ -53,7 +53,7 @@ def write_top_k(index, search, h, begin, end, ids, scores, log_sum, query):
             for i in range(query.offsets[0, p], query.offsets[0, p + 1]):
                 if query.scores[0, i] > MASKED_SCORE:
                     n = insert(query.scores[0, i], index.ids[0, slot + i], scores, ids, e, n)
-        total = np.float32(0)
+        total = ZERO
         for i in range(query.offsets[0, query.n_probed[0]]):
             total += exp(query.scores[0, i] - scores[e, 0])
         log_sum[e] = scores[e, 0] + np.log(total)

@@ -34,7 +34,7 @@ class StaleRows(NamedTuple):
 
 
 def new_stale_rows(n_rows: int) -> StaleRows:
-    return StaleRows(np.zeros(n_rows, dtype=np.int32), np.zeros(n_rows, dtype=np.bool_), np.zeros(1, dtype=np.int64))
+    return StaleRows(np.zeros(n_rows, np.int32), np.zeros(n_rows, np.bool_), np.zeros(1, np.int64))
 
 
 @kernel_part
@@ -66,7 +66,7 @@ class IndexUpdater:
         self.index = empty_index(search.blocks)
         self.build_lock = threading.Lock()
         self.block_locks = [threading.Lock() for _ in range(search.blocks)]  # to write to a block
-        self.n_reassigned = np.zeros(search.blocks, dtype=np.int64)  # in each block, since the index was built
+        self.n_reassigned = np.zeros(search.blocks, np.int64)  # in each block, since the index was built
         self.n_builds = self.n_updates = self.next_row = 0
         self.build_seconds = 0.0
 
