@@ -3,11 +3,15 @@
 import os
 import random
 import signal
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
+# Workers and the processes that tests start share modules that are compiled once: half a second for each process
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 if "PYTEST_XDIST_WORKER" in os.environ:  # each core has a worker: other threads of BLAS and OpenMP would wait, at full speed
     os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
 
