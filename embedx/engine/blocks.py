@@ -170,11 +170,15 @@ def clear(matrix, row, n):
 
 @kernel_part
 def _span(words, n_words, first, n_centres):
-    """The first word and the end of what n_centres centres and their windows cover."""
+    """The first word and the end of what n_centres centres and their windows cover, within their sentences."""
     begin, end = first, first + n_centres
     for y in range(first, first + n_centres):
         begin = min(begin, max(y - words.reach[y], 0))
         end = max(end, min(y + words.reach[y] + 1, n_words))
+    while words.sentence[begin] != words.sentence[first]:
+        begin += 1
+    while words.sentence[end - 1] != words.sentence[first + n_centres - 1]:
+        end -= 1
     return begin, end
 
 
