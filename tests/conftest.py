@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-# Workers and the processes that tests start share modules that are compiled once: half a second for each process
-os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-sys.dont_write_bytecode = False
 if "PYTEST_XDIST_WORKER" in os.environ:  # each core has a worker: other threads of BLAS and OpenMP would wait, at full speed
     os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
 
 import numba
 
+# Workers and the processes that tests start share modules of Python that are compiled once: half a second for each process
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 # Tests of parts of kernels run as plain Python, in test_parts.py: to compile each part by itself would take a minute.
 collect_ignore_glob = [] if numba.config.DISABLE_JIT else ["test_*_parts.py"]
 
