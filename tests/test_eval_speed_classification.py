@@ -15,8 +15,6 @@ from embedx.labeled.read import read_training
 from eval import classification_process as process, speed_classification as main
 from eval.generated_labels import FEATURES, LABELS_OF_ROW, generated
 
-PEERS = ("embedx", "fasttext", "omikuji", "napkinxc", "sklearn")
-
 
 def jobs_of(*only, quick=False, **settings):
     run = Run(found("speed-classification"), list(only), quick=quick, **settings)
