@@ -3,6 +3,7 @@
 import os
 import random
 import signal
+import sys
 import time
 from pathlib import Path
 
@@ -13,6 +14,9 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # each core has a worker: other threads
 
 import numba
 
+# Workers and the processes that tests start share modules of Python that are compiled once: half a second for each process
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 # Tests of parts of kernels run as plain Python, in test_parts.py: to compile each part by itself would take a minute.
 collect_ignore_glob = [] if numba.config.DISABLE_JIT else ["test_*_parts.py"]
 

@@ -4,6 +4,7 @@ What a process imports, and how it starts, is for tests that start one from noth
 """
 
 import atexit
+import contextlib
 import functools
 import gc
 import importlib
@@ -20,6 +21,7 @@ import numba
 ROOT = Path(__file__).parent.parent
 COMMAND = "from embedx.cli.app import main\nmain()"
 EVAL = "import runpy\nrunpy.run_module('eval', run_name='__main__')"  # `python -m eval`
+MISTAKE = ["train", "text", "--dim", "-1"]
 PATIENCE = 300  # seconds
 IMPORTS = {
     "embedx": ["smart_open", "embedx.classification.task", "embedx.cli.app", "embedx.cli.labels", "embedx.cli.words",
@@ -97,6 +99,9 @@ def serve():
     """Fork for each request; in the child, which returns, the request. None at the end."""
     for name in IMPORTS[sys.argv[1]]:
         importlib.import_module(name)
+        if name == "embedx.cli.app":  # a first command has typer import what it parses options with
+            with contextlib.suppress(Exception):
+                sys.modules[name].application(MISTAKE)(MISTAKE, standalone_mode=False)
     numba.njit(lambda: None)()  # a first compilation, or kernel from the disk, takes a fifth of a second to get ready for
     gc.freeze()  # what children share with this process stays shared
     for line in sys.stdin:

@@ -25,16 +25,16 @@ from tests.forked import embedx_run, environment
 from tests.notes import Notes
 
 RUNS = {
-    "train": "train CORPUS --dim 8 --epochs 80", "train-rows-found": "train CORPUS --objective ldgs --dim 8 --epochs 40",
-    "train-collapsed": "train CORPUS --objective softmax --collapsed --dim 64 --epochs 200",
-    "classify": "classify digits --epochs 60 --validation 0.2 --set patience=1000",
+    "train": "train CORPUS --dim 8 --epochs 40", "train-rows-found": "train CORPUS --objective ldgs --dim 8 --epochs 20",
+    "train-collapsed": "train CORPUS --objective softmax --collapsed --dim 64 --epochs 100",
+    "classify": "classify digits --epochs 30 --validation 0.2 --set patience=1000",
 }  # fmt: skip
 # What is made before these train, of the text or of another model, is made anew when they go on.
 MADE = {"train-subwords": "ngram.npy", "train-phrases": "phrases1.tsv", "train-start": "input.npy"}
 PREPARED = {
-    "train-subwords": "train CORPUS --subwords 2-4 --buckets 50 --dim 8 --epochs 40",
-    "train-start": "train CORPUS --start train --dim 8 --epochs 60",
-    "train-phrases": "train CORPUS --phrases 2 --phrase-threshold 0.0001 --phrase-min-count 250 --dim 8 --epochs 60",
+    "train-subwords": "train CORPUS --subwords 2-4 --buckets 50 --dim 8 --epochs 20",
+    "train-start": "train CORPUS --start train --dim 8 --epochs 30",
+    "train-phrases": "train CORPUS --phrases 2 --phrase-threshold 0.0001 --phrase-min-count 250 --dim 8 --epochs 30",
 }
 
 

@@ -121,14 +121,16 @@ def test_a_second_process_compiles_nothing_and_reads_nothing(trained, two_topics
     assert "compiling" not in done.stderr
 
 
-def test_help_imports_nothing_heavy(home):
-    probe = (
-        "import sys; sys.argv = ['embedx', '--help']\nfrom embedx.cli.app import main\n"
-        "try: main()\nexcept SystemExit: pass\n"
-        "print([m for m in ('numba', 'numpy', 'scipy', 'gensim', 'smart_open') if m in sys.modules])"
-    )
+@pytest.mark.parametrize(("code", "heavy"), [
+    ("sys.argv = ['embedx', '--help']\nfrom embedx.cli.app import main\ntry: main()\nexcept SystemExit: pass",
+     "numba numpy scipy gensim smart_open"),
+    ("from embedx.vectors import model, formats, export", "gensim numba"),
+    ("from embedx.text.sources import resolve; resolve(['wikipedia-sample', 'http://x/y'])", "numba gensim smart_open numpy"),
+], ids=["help", "queries and exports", "names of sources"])  # fmt: skip
+def test_what_is_light_imports_nothing_heavy(code, heavy):
+    probe = f"import sys\n{code}\nprint([m for m in {heavy.split()} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, timeout=60)
-    assert done.stdout.splitlines()[-1] == "[]"
+    assert done.stdout.splitlines()[-1] == "[]", done.stderr
 
 
 @pytest.mark.parametrize("corpus", ["words.txt", "-"])

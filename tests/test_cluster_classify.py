@@ -148,9 +148,9 @@ def halves(data):
 
 BY_EXAMPLES = {
     "drawn labels of dense features": ("ove", lambda: digits(1500, 500), {"epochs": 10}),
-    "all labels of sparse features": ("softmax", lambda: halves(topics(3000)), {"epochs": 30}),
+    "all labels of sparse features": ("softmax", lambda: halves(topics(3000)), {"epochs": 10}),
     "tiles of sparse features": ("ova", lambda: halves(topics(3000)), {"epochs": 30, "optimizer": "adagrad"}),
-    "a hidden layer": ("softmax", lambda: halves(topics(3000)), {"epochs": 30, "hidden": 20}),
+    "a hidden layer": ("softmax", lambda: halves(topics(3000)), {"epochs": 15, "hidden": 20}),
     "sgd": ("softmax", lambda: digits(1500, 500), {"epochs": 10, "optimizer": "sgd", "learning_rate": 0.05}),
     "a number for each row": ("ns", lambda: digits(1500, 500), {"epochs": 10, "optimizer": "rowwise-adagrad"}),
 }

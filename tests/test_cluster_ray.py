@@ -24,6 +24,7 @@ from embedx.skipgram.configuration import configure
 from embedx.training.progress import Silent
 from embedx.vectors.model import load_folder
 from tests.test_checkpoint import end_at_a_checkpoint
+from tests.test_skipgram_objectives import assert_knows_the_topics
 
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.xdist_group("ray")]
 EPOCHS = 15
@@ -47,12 +48,6 @@ def trained(corpus, cluster, progress, workers=2, **options):
     return words.train([str(corpus)], config, on, progress=progress)
 
 
-def is_on_topic(vectors):
-    near = {word: [each for each, _ in vectors.most_similar(word, top_k=3)] for word in ("cat", "wheel")}
-    cats, cars = {"dog", "purr", "fur", "paw", "tail"}, {"car", "truck", "engine", "road", "fuel"}
-    return set(near["cat"]) <= cats and set(near["wheel"]) <= cars
-
-
 def n_words(found):
     return found.outcome.tally.words
 
@@ -70,7 +65,7 @@ def test_two_workers_learn_what_one_machine_does_and_one_that_is_killed_or_hangs
     with contextlib.suppress(ProcessLookupError):  # Ray may have ended it
         os.kill(watching.workers()[1], signal.SIGCONT)
     assert len(watching.says("is lost")) == 2
-    assert is_on_topic(found.vectors)
+    assert_knows_the_topics(found.vectors)
     facts = found.vectors.facts
     assert facts["cluster"]["workers"] == 2
     assert facts["cluster"]["bytes_merged"] > 0
@@ -94,7 +89,7 @@ def test_a_lost_head_is_resumed_from_its_checkpoint(two_topics, cluster, here, c
     embedx("resume", "model")
     assert "resumed from" in capsys.readouterr().err
     assert not (here / "model.checkpoint").exists()
-    assert is_on_topic(load_folder(here / "model"))
+    assert_knows_the_topics(load_folder(here / "model"))
 
 
 # ---- classifiers

@@ -9,6 +9,7 @@ A page's blocks run in their order in a folder with small data. What stands in a
 """
 
 import contextlib
+import functools
 import gzip
 import io
 import json
@@ -114,10 +115,16 @@ def test_every_command_of_the_pages_is_understood(line, tmp_path, monkeypatch):
 
 def command_of(words: list[str]) -> tuple[Any, list[str]]:
     """The command that the first of these words name, and the others."""
-    command = get_command(application(words))
+    command = program(*words[: 1 + (words[0] in ("corpus", "cache"))])
     while getattr(command, "commands", None):
         command, words = command.commands[words[0]], words[1:]
     return command, words
+
+
+@functools.cache
+def program(*words: str) -> Any:
+    """All commands, the one that these words name with its settings."""
+    return get_command(application(words))
 
 
 def test_the_blocks_and_their_marks_are_those_that_are_known():
@@ -325,7 +332,7 @@ def run(line: str, extra: list[str], place: Path) -> str:
         return process(["sh", "-c", " ".join([shell, *extra])], place)
     name, *words = shlex.split(line)[1:]
     if name in TRAINING:
-        words += without_epochs(extra) if "--time-budget" in words else extra
+        words += [*without_epochs(extra), "--time-budget", "0.5s"] if "--time-budget" in words else extra
     printed = Terminal() if name in SHOWN_ON_TERMINALS else io.StringIO()
     with contextlib.redirect_stdout(printed):
         application([name, *words])(args=[name, *words], prog_name="embedx", standalone_mode=False)

@@ -34,7 +34,7 @@ BY_STEPS = {f"check_sample_weight_equivalence_on_{kind}_data": ORDER for kind in
 FEW = {"epochs": 5}  # of 100 on data that small: conventions are the same after any number, and this one learns
 CANDIDATES = [
     (SoftmaxClassifier(), {}), (SoftmaxClassifier("ns", epochs=25), BY_STEPS),
-    *((SoftmaxClassifier(name, **FEW), BY_STEPS) for name in ("hs", "ar", "ldgs", "implicit")),
+    *((SoftmaxClassifier(name, **FEW), BY_STEPS) for name in ("hs", "ldgs", "implicit")),
     (SoftmaxClassifier("ova", optimizer="adagrad", **FEW), BY_STEPS), (SoftmaxClassifier(hidden=16, **FEW), BY_STEPS),
 ]  # fmt: skip
 

@@ -241,4 +241,4 @@ def test_the_interval_of_analogies_covers_though_they_share_pairs(second_from, t
 
 def test_a_pair_is_the_same_wherever_it_stands():
     test = Analogies("x", ["s", "s", "t"], [("a", "b", "c", "d"), ("e", "f", "A", "B"), ("b", "a", "c", "d")])
-    assert test.clusters().tolist() == [[0, 1, 2], [3, 0, 3]]
+    assert test.clusters.tolist() == [[0, 1, 2], [3, 0, 3]]

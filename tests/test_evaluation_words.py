@@ -326,7 +326,7 @@ def test_the_error_of_the_pooled_score_resamples_each_set_by_itself():
     """All draws made one by one: the sets keep their sizes in every resample."""
     answers = random_answers(some_sets("ab", (30, 90)), 2, missing=0)
     rng, values = np.random.default_rng(3), []
-    for _ in range(2000):
+    for _ in range(1000):
         drawn = [rng.integers(len(each.values), size=len(each.values)) for each in answers]
         values.append(naive_pooled([(each.test.gold[k], each.values[k]) for each, k in zip(answers, drawn, strict=True)]))
     together = words.pooled(answers)

@@ -308,11 +308,3 @@ def test_what_cannot_be_saved_in_the_end_is_reported_before_training(tmp_path, m
         check_output(tmp_path / "circle", overwrite=True)
     (tmp_path / "circle").unlink()
     assert [each.name for each in tmp_path.iterdir()] == ["m"]
-
-
-def test_no_query_or_export_needs_gensim_or_numba():
-    code = (
-        "import sys; from embedx.vectors import model, formats, export; "
-        "print([m for m in ('gensim', 'numba') if m in sys.modules])"
-    )
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

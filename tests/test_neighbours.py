@@ -86,9 +86,9 @@ def clustered(n, seed):
 
 @pytest.mark.parametrize("options", [{"weights": "sparse"}, {"weights": "tree", "leaf_size": 4}, {"objective": "softmax"}])
 def test_auto_takes_neighbours_that_help_and_all_works_with_them(tmp_path, options):
-    data, test, notes = clustered(3000, 0), clustered(2000, 1), Notes()
+    data, test, notes = clustered(2000, 0), clustered(2000, 1), Notes()
     found, without = trained(data, progress=notes, **options), trained(data, neighbours="none", **options)
-    assert any("nearest of 2,700 training rows" in line and "index takes" in line for line in notes.notes)
+    assert any("nearest of 1,800 training rows" in line and "index takes" in line for line in notes.notes)
     metrics, before = found.evaluate(test), without.evaluate(test)
     assert metrics["p@1"] > before["p@1"] + 0.02, (metrics, before)
     assert metrics.get("log_likelihood") == before.get("log_likelihood")

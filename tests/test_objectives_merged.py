@@ -63,7 +63,7 @@ def held(objective, z, line, move=0.3):
 @pytest.mark.parametrize("counts", [(1, 1), (2, 1, 3), (1,), (4,)], ids=str)
 @pytest.mark.parametrize("move", [-0.3, 0.0, 2.0])
 def test_a_line_of_several_pairs_is_the_sum_of_the_pairs_alone(objective, counts, move):
-    for seed in range(4):
+    for seed in range(2):
         z, merged, alone = pairs_of(objective, seed, counts)
         state = held(objective, z, merged, move)
         loss, slopes, after = answer(objective, z, *merged, state, n_classes=N)

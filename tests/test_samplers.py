@@ -23,13 +23,18 @@ def prepared(name, *, replacement=True, counts=COUNTS, **options):
     return sampler
 
 
-def draw(sampler, n, *, stream=STREAM, first=0, avoided=(), key=-1):
-    """The rows that were drawn."""
-    workspace = new_sample_workspace(n, len(avoided))
-    workspace.excluded[:] = avoided
-    n_drawn = sampler.sample(sampler.data(n), key, np.uint64(stream), np.uint64(first), n, len(avoided), workspace)
-    assert (workspace.seen == -1).all(), "slots are left as they were"
-    return workspace.rows[:n_drawn].copy()
+def draws(sampler, n, streams, *, first=0, avoided=(), key=-1):
+    """The rows that were drawn by each of the streams, one after the other in the same memory."""
+    data, workspace = sampler.data(n), new_sample_workspace(n, len(avoided))
+    for stream in streams:
+        workspace.excluded[:] = avoided
+        n_drawn = sampler.sample(data, key, np.uint64(stream), np.uint64(first), n, len(avoided), workspace)
+        assert (workspace.seen == -1).all(), "slots are left as they were"
+        yield workspace.rows[:n_drawn].copy()
+
+
+def draw(sampler, n, *, stream=STREAM, **others):
+    return next(draws(sampler, n, [stream], **others))
 
 
 def log_expected(sampler, n, rows, *, n_drawn=None, n_excluded=0, key=-1):
@@ -70,7 +75,7 @@ def test_draws_follow_the_noise_distribution(name, replacement):
     """Pearson's chi-square over 40,000 first draws of sets, which without replacement follow q as well."""
     sampler = prepared(name, replacement=replacement)
     n = 40_000
-    rows = [draw(sampler, 1, stream=stream)[0] for stream in range(n)]
+    rows = [row for (row,) in draws(sampler, 1, range(n))]
     found, expected = np.bincount(rows, minlength=len(COUNTS)), n * sampler.noise
     assert ((found - expected) ** 2 / expected).sum() < 40  # 7 degrees of freedom: exceeded once in 10^6
 
@@ -81,8 +86,8 @@ def test_as_many_draws_come_as_are_expected(name, replacement):
     sampler = prepared(name, replacement=replacement)
     n, n_sets = 4, 10_000
     totals = np.zeros(len(COUNTS))
-    for stream in range(n_sets):
-        found = np.bincount(draw(sampler, n, stream=stream), minlength=len(COUNTS))
+    for rows in draws(sampler, n, range(n_sets)):
+        found = np.bincount(rows, minlength=len(COUNTS))
         totals += found if sampler.replacement else found > 0
     expected = np.exp(log_expected(sampler, n, np.arange(len(COUNTS))).astype(float))
     np.testing.assert_allclose(totals / n_sets, expected, atol=5 * np.sqrt(n / n_sets) / 2)

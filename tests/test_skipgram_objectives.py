@@ -38,10 +38,10 @@ def assert_knows_the_topics(model):
 
 @pytest.mark.parametrize(("objective", "sampler"), EVERY_WAY)
 def test_every_objective_learns_the_topics_with_every_sampler(two_topics, objective, sampler):
-    fitted = fit(two_topics, objective, sampler=sampler)
+    fitted = fit(two_topics, objective, sampler=sampler, epochs=3)
     assert_knows_the_topics(fitted.model)
     assert fitted.model.settings["sampler"] == sampler
-    assert fitted.outcome.tally.words == 5 * fitted.model.counts.sum()
+    assert fitted.outcome.tally.words == 3 * fitted.model.counts.sum()
 
 
 @pytest.mark.parametrize(("objective", "options"), [
@@ -116,7 +116,7 @@ def test_a_rate_that_suits_one_optimizer_is_not_used_with_another(two_topics):
 
 @pytest.mark.parametrize("optimizer", taken_by(WORDS))
 def test_every_optimizer_learns_the_topics_at_its_own_rate(two_topics, optimizer):
-    fitted = fit(two_topics, "ns", optimizer=optimizer, epochs=20)
+    fitted = fit(two_topics, "ns", optimizer=optimizer, epochs=10)
     assert_knows_the_topics(fitted.model)
     assert fitted.outcome.final_loss < fitted.outcome.curve[0]["loss"]
 

@@ -3,8 +3,6 @@
 import fnmatch
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -227,12 +225,3 @@ def test_wikipedia_dumps_are_known_by_the_names_wikimedia_gives_them(texts):
     assert recipe_defaults([dump]) == {"tokenizer": "words", "lowercase": True}
     assert recipe_defaults([dump, "a.txt"]) == {}
     assert recipe_defaults(["a.txt"]) == recipe_defaults(["-"]) == recipe_defaults([]) == {}
-
-
-def test_naming_sources_imports_neither_numba_nor_gensim():
-    code = (
-        "import sys; from embedx.text.sources import resolve; resolve(['wikipedia-sample', 'http://x/y']);"
-        "print(sorted({'numba', 'gensim', 'smart_open', 'numpy'} & set(sys.modules)))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"

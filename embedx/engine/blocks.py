@@ -33,6 +33,7 @@ from embedx.engine.encoders import SKIPGRAM, examples_of, start_examples
 from embedx.engine.select import JOINT
 from embedx.kernels import ONE, SIMD_WIDTH, TILE, by_address, kernel_part, padded, store, zeros
 from embedx.optimizers.contract import UpdateRule
+from embedx.text.subsampling import WHOLE_SENTENCE
 
 SCORE_PADDING = 2 * SIMD_WIDTH  # the unrolled vector width of LLVM's loops over scores, so that none has a scalar remainder
 FILTER_SIZE = 512  # entries of the filter that says whether a row may have been seen in this block
@@ -148,7 +149,7 @@ def plan_block(sample, run, workspace, block, noise_key):
         first, end = cursor[CENTRE], begin + n_centres
     else:
         first, n_centres = cursor[CENTRE], max(min(plan.block_size, cursor[END] - cursor[CENTRE]), 0)
-        begin, end = _span(words, cursor[N_WORDS], first, n_centres)
+        begin, end = _span(words, plan.window, cursor[N_WORDS], first, n_centres)
         cursor[CENTRE] += n_centres
     n_noise = 0
     if n_centres > 0:
@@ -167,12 +168,16 @@ def clear(matrix, row, n):
 
 
 @kernel_part
-def _span(words, n_words, first, n_centres):
-    """The first word and the end of what n_centres centres and their windows cover."""
+def _span(words, window, n_words, first, n_centres):
+    """The first word and the end of what n_centres centres and their windows cover: of whole sentences, no other sentence."""
     begin, end = first, first + n_centres
     for y in range(first, first + n_centres):
         begin = min(begin, max(y - words.reach[y], 0))
         end = max(end, min(y + words.reach[y] + 1, n_words))
+    while window == WHOLE_SENTENCE and words.sentence[begin] != words.sentence[first]:
+        begin += 1
+    while window == WHOLE_SENTENCE and words.sentence[end - 1] != words.sentence[first + n_centres - 1]:
+        end -= 1
     return begin, end
 
 

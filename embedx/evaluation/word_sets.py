@@ -69,6 +69,7 @@ class Analogies:
     def __len__(self) -> int:
         return len(self.words)
 
+    @cached_property
     def clusters(self) -> np.ndarray:
         """int64 (2, items): the two pairs of words of each question. Questions with one in common depend on each other."""
         number: dict[tuple[str, ...], int] = {}
@@ -90,6 +91,7 @@ class Categories:
     def __len__(self) -> int:
         return len(self.words)
 
+    @cached_property
     def clusters(self) -> np.ndarray:
         """int64 (1, items): each item is independent of the others."""
         return np.arange(len(self))[None]
@@ -105,8 +107,9 @@ class Outliers:
     measure: ClassVar[str] = "accuracy"
 
     def __len__(self) -> int:
-        return len(self.clusters()[0])
+        return len(self.clusters[0])
 
+    @cached_property
     def clusters(self) -> np.ndarray:
         """int64 (1, items): the group of each item, whose items depend on each other."""
         return np.repeat(np.arange(len(self.groups)), [len(outliers) for _, outliers in self.groups])[None]
@@ -136,7 +139,7 @@ class Answers:
         """The score of some items, bool (items,), by default all used; of a set of pairs MIN_ITEMS or none."""
         items = self.used if items is None else items
         if not isinstance(self.test, SimilarityPairs):
-            return statistics.grouped(self.values[items], self.test.clusters()[:, items])
+            return statistics.grouped(self.values[items], self.test.clusters[:, items])
         sets = zip(*map(self.test.by_set, (self.test.gold, self.values, items)), strict=True)
         kept = [(gold[some], values[some]) for gold, values, some in sets if some.any()]
         return statistics.resampled(statistics.mean_spearman(kept), [len(gold) for gold, _ in kept], seed, resamples)
