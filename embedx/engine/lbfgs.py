@@ -20,6 +20,7 @@ from embedx.kernels import Batch, new_batch
 from embedx.labeled.data import Labels
 from embedx.objectives.contract import Objective
 
+COPIES = 49  # of the parameters, that are kept beside them
 FOR_EVER = 2**50  # updates after which every state stands still
 BLOCK_FLOATS = 1 << 18  # scores, or features as float64, worked on at a time: two megabytes stay in the cache
 MIN_DENSE_ROWS = 256  # in a block, so that adding up its gradient costs little beside computing it
