@@ -248,6 +248,7 @@ class TextSettings(Settings):
         "quarter of the free memory",
         above=0.0,
         at_most=1e6,
+        fine=True,
     )
 
     def __post_init__(self) -> None:
@@ -326,9 +327,11 @@ class PhraseSettings(Settings):
         at_most=1e9,
         at_least=-1.0,
     )
-    phrase_min_count: int = param(5, "minimum count of a collocation", at_least=1)
-    connector_words: str | None = param(None, "words that may occur inside a collocation, not at its ends, such as of,the,and")
-    phrase_memory: float = param(4.0, "memory for counting pairs of words, in gigabytes", above=0.0, at_most=1e6)
+    phrase_min_count: int = param(5, "minimum count of a collocation", at_least=1, fine=True)
+    connector_words: str | None = param(
+        None, "words that may occur inside a collocation, not at its ends, such as of,the,and", fine=True
+    )
+    phrase_memory: float = param(4.0, "memory for counting pairs of words, in gigabytes", above=0.0, at_most=1e6, fine=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -335,7 +335,7 @@ def test_runs_on_text_have_the_subwords_that_were_asked_for(two_topics):
     data.check(["ns", "hs"])
     arguments = " ".join(data.arguments())
     assert "--subwords 3-4" in arguments
-    assert "--buckets 70" in arguments
+    assert "--set buckets=70" in arguments
     with pytest.raises(EmbedxError, match=r"^--subwords 4-3: lengths go from 1"):
         Text([str(two_topics)], {"subwords": "4-3"}, CompareSettings()).check(["ns"])
 
