@@ -205,7 +205,8 @@ def _is_finite(value: Any) -> bool:
 def _shown(value: Any) -> str:
     """A value in a message of one line, whatever it is."""
     try:
-        text = str(value) if isinstance(value, str | numbers.Number) else repr(value)
+        is_plain = isinstance(value, str) and not value.replace(".", "").isdecimal()  # else a number in quotes
+        text = str(value) if is_plain or isinstance(value, numbers.Number) else repr(value)
     except ValueError:  # Python writes no number of more than 4,300 digits
         text = "of thousands of digits"
     return text if len(text) <= 40 else f"{text[:40]}…"

@@ -5,8 +5,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from embedx import objectives
 from embedx.classification import classifier
 from embedx.classification.settings import ClassifySettings, share_of_rows
@@ -14,6 +12,7 @@ from embedx.comparison.data import Data
 from embedx.comparison.settings import OF_LABELS, CompareSettings
 from embedx.errors import EmbedxError
 from embedx.evaluation import learning_curves
+from embedx.evaluation.labels import scores_by_groups
 from embedx.evaluation.statistics import Score
 from embedx.labeled.arrays import is_binary
 from embedx.labeled.digits import GENERATED
@@ -24,7 +23,6 @@ from embedx.text.sources import STANDARD_INPUT
 from embedx.text.streams import begins_labelled
 from embedx.training.progress import Progress
 
-GROUPS = 50  # of test rows: a standard error from so many is itself within a tenth, as a rule
 VALIDATION, MAX_VALIDATION = 0.1, 2000  # share of the training rows, and how many at most: they are scored after each epoch
 PATIENCE = 2**31 - 1  # epochs: no run ends before its time
 PRECISIONS = ("p@1", "p@3", "p@5")
@@ -87,15 +85,7 @@ class LabelledData(Data):
 
     def scores(self, model: Path) -> tuple[dict[str, Score], dict[str, Any]]:
         """The scores on the test rows, by groups of rows."""
-        found, n = classifier.load(model), len(self.rows)
-        groups = [found.evaluate(self.rows.rows(np.arange(k, n, GROUPS))) for k in range(min(GROUPS, n))]
-        scores = {}
-        for name in self.measures:
-            sizes = [int(each["n"] - (each["n_unknown"] if name == "log_likelihood" else 0)) for each in groups]
-            if all(name in each for each in groups) and sum(sizes) > 0:
-                sums = [each[name] * size if size else 0.0 for each, size in zip(groups, sizes, strict=True)]
-                scores[name] = Score.of_groups(sums, sizes)
-        return scores, {}
+        return scores_by_groups(classifier.load(model).evaluate, self.rows, self.measures), {}
 
     def curve(self, facts: Mapping[str, Any]) -> list[list[float]]:
         return learning_curves.validation_points(facts, self.measures[0])
