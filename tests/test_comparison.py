@@ -340,6 +340,29 @@ def test_runs_on_text_have_the_subwords_that_were_asked_for(two_topics):
         Text([str(two_topics)], {"subwords": "4-3"}, CompareSettings()).check(["ns"])
 
 
+def test_an_objective_is_tried_with_settings_of_its_own(two_topics, write):
+    assert listed("ns, ova:loss=squared-hinge,weights=tree,hs:") == ["ns", "ova:loss=squared-hinge,weights=tree", "hs:"]
+    rows = write("a 0:1\nb 1:1\n" * 200)
+    data = LabelledData([rows], {}, CompareSettings(), test=rows)
+    names = ["softmax", "ova:loss=squared-hinge,weights=tree", "ova:learning-rate=0.5"]
+    data.check(names)
+    data.prepare(Silent())
+    assert data.converging == {names[1]}
+    commands = [
+        " ".join(runs.command_of(data, name, 1, CompareSettings(), Path("x"), {}, ("--time-budget", "60s"))) for name in names
+    ]
+    assert [("--time-budget" in each, "--validation" in each) for each in commands] == [(True,) * 2, (False,) * 2, (True,) * 2]
+    assert "--weights tree --loss squared-hinge --objective ova " in commands[1].replace("--set ", "")
+    data = Text([str(two_topics)], {}, CompareSettings())
+    data.check(["ns:window=3"])
+    for name, message in (
+        ("ns:windw=3", "windw cannot be set; did you mean window?"), ("ns:epochs=3", "epochs cannot be set"),
+        ("ns:window=x", "--window x: not a whole number"), ("nss:window=3", "nss: no such objective"),
+    ):  # fmt: skip
+        with pytest.raises(EmbedxError, match=message):
+            data.check([name])
+
+
 # ---- tuning
 
 

@@ -229,17 +229,17 @@ def test_metrics(
 def compare(given: SimpleNamespace) -> None:
     """Compare objectives on text or labelled data, and print the ranking."""
     from embedx.comparison import compare as comparison, tables
+    from embedx.comparison.data import listed
     from embedx.comparison.settings import CompareSettings
 
     settings = CompareSettings.from_options(given.typed)
     passed = {name: value for name, value in given.typed.items() if name not in settings_of(CompareSettings)}
     files = ("train_labels", "test", "test_labels", "pairs", "analogies", "cache_dir")
     data = comparison.data_of(given.data, passed, settings, **{name: getattr(given, name) for name in files})
-    names = [name.strip() for name in given.objectives.split(",") if name.strip()]
     folder = given.output or Path(f"{run.stem_of(*given.data)}.compare")
     with reporter(given) as progress:
         found = comparison.compare(
-            data, names, settings, folder, resume=given.resume, overwrite=given.overwrite, progress=progress,
+            data, listed(given.objectives), settings, folder, resume=given.resume, overwrite=given.overwrite, progress=progress,
             command=["embedx", *sys.argv[1:]],
         )  # fmt: skip
     if given.as_json:

@@ -66,7 +66,8 @@ class Comparison:
         """Make the runs that are not recorded yet, seed after seed, until Ctrl-C."""
         data, settings, records, progress = self.data, self.settings, self.records, self.progress
         try:
-            options = tuned(data, self.names, settings, self.folder / WORK, records, progress) if settings.tune else {}
+            by_time = [name for name in self.names if name not in data.converging]
+            options = tuned(data, by_time, settings, self.folder / WORK, records, progress) if settings.tune else {}
             jobs = [(seed, name) for seed in range(1, settings.seeds + 1) for name in self.names]
             left = [job for job in jobs if records.find(objective=job[1], seed=job[0]) is None]
             if len(left) < len(jobs):
@@ -128,6 +129,8 @@ def compare(
     found = Comparison(data, names, settings, folder, Records(folder, identity, overwrite=not resume), progress)
     progress.note(settings.plan(len(names)))
     facts = data.prepare(progress)
+    if data.converging:
+        progress.note(f"{', '.join(sorted(data.converging))}: trained to convergence, not for a time")
     found.circumstances = {
         "data": ", ".join([data.name, *(f"{name} {value}" for name, value in facts.items())]),
         "runs": f"{until}, --threads {settings.used_threads}, seeds 1 to {settings.seeds}, objectives taking turns",

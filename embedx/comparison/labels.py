@@ -7,7 +7,8 @@ from typing import Any
 
 from embedx import objectives
 from embedx.classification import classifier
-from embedx.classification.settings import ClassifySettings, share_of_rows
+from embedx.classification.defaults import is_label_by_label, new_objective, resolved
+from embedx.classification.settings import ClassifySettings, check_given, share_of_rows
 from embedx.comparison.data import Data
 from embedx.comparison.settings import OF_LABELS, CompareSettings
 from embedx.errors import EmbedxError
@@ -19,6 +20,7 @@ from embedx.labeled.digits import GENERATED
 from embedx.labeled.files import head_of, source_of
 from embedx.labeled.read import read, read_training
 from embedx.labeled.tables import TableSettings
+from embedx.objectives.contract import Objective
 from embedx.text.sources import STANDARD_INPUT
 from embedx.text.streams import begins_labelled
 from embedx.training.progress import Progress
@@ -34,7 +36,7 @@ class LabelledData(Data):
     names  what `embedx classify` takes, with `train_labels` where it holds none; `test` and `test_labels` likewise
     """
 
-    command, unit, taken = "classify", "examples", OF_LABELS
+    command, unit, taken, of_variants = "classify", "examples", OF_LABELS, ClassifySettings
     otherwise = "applies to text; with --test, DATA are labelled"
 
     def __init__(self, names: Sequence[str], options: Mapping[str, Any], settings: CompareSettings, **files: Any) -> None:
@@ -49,9 +51,15 @@ class LabelledData(Data):
             raise EmbedxError("-: can be read only once, and each run reads it; name a file")
 
     def check(self, names: Sequence[str]) -> None:
-        for name in names:
-            objectives.find(name)
-        ClassifySettings.from_options(self.options)
+        self.variants = {name: self._checked(name) for name in names}
+
+    def _checked(self, name: str) -> tuple[ClassifySettings, Objective]:
+        """The settings and the objective of a variant, as they are without a time budget."""
+        objective, own = self.variant(name)
+        objectives.check_applies(own, objective)
+        settings, found = ClassifySettings.from_options(self.options | own), new_objective(objectives.find(objective), own)
+        check_given(own, settings, found)
+        return settings, found
 
     def fingerprints(self) -> list[Any]:
         validation = self.settings.validation or ""
@@ -68,6 +76,9 @@ class LabelledData(Data):
         is_single = one or bool((self.rows.labels.n_of_row <= 1).all())
         self.measures = ("log_likelihood", *PRECISIONS, "ndcg@5") if is_single else ("ndcg@5", *PRECISIONS, "log_likelihood")
         self.curve_of = "validation " + ("log-likelihood" if is_single else "nDCG@5")
+        for name, (given, objective) in self.variants.items():  # only those that ask for it: others are compared at equal time
+            if ":" in name and is_label_by_label(resolved(given, objective, training), objective):
+                self.converging.add(name)
         validation = self.settings.validation or f"{min(VALIDATION, MAX_VALIDATION / len(training)):.3g}"
         self.of_runs = {"train_labels": self.train_labels}
         if share_of_rows(validation) != 0:
