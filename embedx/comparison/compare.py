@@ -72,11 +72,15 @@ class Comparison:
             left = [job for job in jobs if records.find(objective=job[1], seed=job[0]) is None]
             if len(left) < len(jobs):
                 progress.note(f"{len(left)} of {len(jobs)} runs are left")
+            refused: set[str] = set()  # for want of memory, say
             progress.start("comparing", len(left), " runs")
             try:
                 for k, (seed, name) in enumerate(left, 1):
+                    if name in refused:
+                        continue
                     began = time.monotonic()
                     outcome = runs.measured(data, name, seed, settings, self.folder / WORK, options.get(name, {}))
+                    refused |= {name} if outcome.get("refused") else set()
                     record = records.add(outcome, objective=name, seed=seed)
                     self.write()
                     only = ranked([record], [name], data.measures, data.unit)

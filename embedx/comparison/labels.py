@@ -42,6 +42,7 @@ class LabelledData(Data):
     def __init__(self, names: Sequence[str], options: Mapping[str, Any], settings: CompareSettings, **files: Any) -> None:
         super().__init__(names, options, settings, **files)
         self.train = names[0]
+        self.variants: dict[str, tuple[ClassifySettings, Objective]] = {}
         self.train_labels, self.test, self.test_labels = map(files.get, ("train_labels", "test", "test_labels"))
         if len(names) > 1:
             raise EmbedxError(f"{names[1]}: with --test, DATA is one file of training rows")

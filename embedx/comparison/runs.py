@@ -105,7 +105,8 @@ def performed(
             why = ", as by the system when memory is short" if ended.code == -9 else ""
             return {"failed": f"killed by signal {-ended.code}{why}"}
         if ended.code:
-            return {"failed": last_line(ended.complaints) or f"ended with status {ended.code}"}
+            is_refused = ended.code == EmbedxError.exit_code  # as it would be with any seed
+            return {"failed": last_line(ended.complaints) or f"ended with status {ended.code}", "refused": is_refused}
         return result(json.loads(ended.printed.splitlines()[-1]), ended)
     except EmbedxError as error:
         return {"failed": str(error)}
