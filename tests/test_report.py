@@ -255,7 +255,7 @@ def test_what_is_found_on_test_data(tmp_path, write):
     assert len(found["examples"]) == 1 + 3
     assert "over 6 labelled rows" in found["chart_of_reliability"]["caption"]
     assert ["film", "sport", "1"] in found["confused"]
-    assert ["sport", "60", "2", "0.500", "1.000", "0.667"] in found["by_label"]
+    assert ["sport", "60", "2", "0.5", "0.5000", "1.0000", "0.6667"] in found["by_label"]
     head, *mistakes = found["mistakes"]
     assert head == ["row", "labels", "best predictions", "words"]
     assert {row[1].split(",")[0] for row in mistakes} == {"film", "rare", "unknown label 4"}
@@ -280,7 +280,7 @@ def test_the_page_of_two_classifiers_has_paired_differences(tmp_path, write):
     cells = Page(text).cells
     ours, theirs = (load(each).evaluate(read(test, None, like=load(each).known))["p@1"] for each in folders)
     assert any(cell.startswith(f"+{ours - theirs:.3f} (") for cell in cells)
-    assert "right by A" in text
+    assert "recall of A" in text
     assert {"labels", "first"} <= set(cells)  # the setting that differs
     assert "scaling" not in cells
     with pytest.raises(EmbedxError, match=r"words: word vectors, but .*one is a classifier; only models of one task"):

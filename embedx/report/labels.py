@@ -1,9 +1,11 @@
 """The page of a classifier: its predictions for test data."""
 
+import csv
+import io
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +14,7 @@ from embedx.classification.classifier import Classifier
 from embedx.classification.settings import ClassifySettings
 from embedx.evaluation import answers
 from embedx.evaluation.answers import FrequencyBin, Reliability
-from embedx.evaluation.labels import LabelCounts, LabelMetrics, hits, likelihood_warning
+from embedx.evaluation.labels import LabelMetrics, hits, likelihood_warning, per_label_csv
 from embedx.evaluation.learning_curves import validation_points
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.read import read
@@ -51,11 +53,8 @@ def findings(
     if source is None:
         return common | {"source": None, "key_figures": figures, **in_training(classifier)}
     data = read(source, test_labels, progress=progress, like=classifier.known)
-    metrics, label_rows = classifier.evaluate(data, progress=progress), None
-    if classifier.has_probabilities or not classifier.facts.get("several_labels"):
-        decided, counts = classifier.evaluate_decisions(data, progress=progress)
-        metrics |= decided
-        label_rows = by_label(classifier, counts)
+    decided, label_rows = by_label(classifier, data, progress)
+    metrics = classifier.evaluate(data, progress=progress) | decided
     top, probability, labels, kept = predictions(classifier, data, progress)
     data = data.rows(kept)
     is_right = hits(top, labels)
@@ -90,28 +89,21 @@ def findings(
         "metrics": [["metric", "value"], *([name.replace("_", " "), number(value)] for name, value in metrics.items())],
         "warning": likelihood_warning(metrics, classifier.n_labels), **at_each_k(top, labels),
         "chart_of_reliability": reliability_chart(reliability, about_reliability(classifier, reliability)),
-        "bins": frequency_rows(answers.by_frequency(top, labels, classifier.counts)), "by_label": label_rows,
+        "bins": frequency_rows(answers.by_frequency(top, labels, classifier.counts)), "by_label": label_rows[: 1 + MAX_LABELS],
         "confused": rows if confused else None,
         "mistakes": example_rows(surest), "examples": example_rows(np.sort(drawn)),
     }  # fmt: skip
 
 
-class Predictions(NamedTuple):
-    """The best labels of test rows."""
-
-    top: np.ndarray  # int32 (rows, PREDICTIONS), by id
-    probability: np.ndarray  # float32, likewise
-    labels: Labels  # that the rows have
-    kept: np.ndarray  # int64 (rows,): which of the test rows they are
-
-
-def predictions(classifier: Classifier, data: Labeled, progress: Progress) -> Predictions:
-    """The best labels of each row that is tested."""
+def predictions(classifier: Classifier, data: Labeled, progress: Progress) -> tuple[np.ndarray, np.ndarray, Labels, np.ndarray]:
+    """The best labels of the rows that are tested, by id, int32 (rows, PREDICTIONS), their probabilities, the labels that these
+    rows have, and which of all rows they are.
+    """
     labels, kept = classifier.tested_labels(data.labels)
     best = list(classifier.top_k(data.features[kept], PREDICTIONS, progress))
     none = np.zeros((0, min(PREDICTIONS, classifier.n_labels)), np.float32)
     top, probability = (np.concatenate([each[k] for each in best] or [none]) for k in (0, 1))
-    return Predictions(top.astype(np.int32), probability, labels, kept)
+    return top.astype(np.int32), probability, labels, kept
 
 
 def heaviest(data: Labeled, row: int) -> list[str]:
@@ -138,14 +130,16 @@ def in_training(classifier: Classifier) -> dict[str, list[list[str]]]:
     return {"bins": [row[:3] for row in frequency_rows(bins)], "frequent": frequent}
 
 
-def by_label(classifier: Classifier, counts: LabelCounts) -> list[list[str]]:
-    """A row for each of the labels that are most frequent in test rows: how well they are decided on."""
-    rows = [["label", "training rows", "test rows", "precision", "recall", "F1"]]
-    measures = np.array([counts.precision, counts.recall, counts.f1])
-    for k in np.argsort(-counts.true[: classifier.n_labels], kind="stable")[:MAX_LABELS].tolist():
-        sizes = f"{classifier.counts[k]:,}", f"{counts.true[k]:,}"
-        rows.append([classifier.name(k), *sizes, *(f"{each:.3f}" for each in measures[:, k])])
-    return rows
+def by_label(classifier: Classifier, data: Labeled, progress: Progress) -> tuple[dict[str, float], list[list[str]]]:
+    """The measures of decisions, and how well each label is decided on, the most frequent in test rows first; both are empty
+    where the classifier has no probabilities to decide by.
+    """
+    if classifier.facts.get("several_labels") and not classifier.has_probabilities:
+        return {}, []
+    measures, counts = classifier.evaluate_decisions(data, progress=progress)
+    names = [classifier.name(k) for k in range(classifier.n_labels)]
+    head, *rows = csv.reader(io.StringIO(per_label_csv(names, classifier.counts, measures.get("threshold"), counts)))
+    return measures, [head, *sorted(rows, key=lambda row: -int(row[2]))]
 
 
 def frequency_rows(bins: Sequence[FrequencyBin]) -> list[list[str]]:

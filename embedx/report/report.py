@@ -90,14 +90,26 @@ def report(
 
 def about_pair(models: Sequence[Any]) -> dict[str, Any]:
     """What the page of two models of either task has: runs, settings that differ, losses."""
-    facts, settings = [each.facts for each in models], [shown(each.settings) for each in models]
+    facts = [each.facts for each in models]
     figures = [shown({title: each.get(name) for name, title in FIGURES.items()}) for each in facts]
-    empty: dict[str, Any] = {"scores": None, "conclusions": [], "no_scores": "", "labels": {}, "neighbours": [], "source": None}
-    return empty | {
-        "runs": pair.side_by_side("run", figures), "settings": pair.side_by_side("setting", settings, only_differing=True),
-        "commands": [each.get("command") for each in facts], "charts": pair.loss_charts(models), "names": pair.styles_of(),
-        "is_one_loss": facts[0].get("objective") == facts[1].get("objective"), "chart_by_k": None,
+    losses = dict(zip(pair.SIDES, map(learning_curves.loss_points, facts), strict=True))
+    return {
+        "runs": pair.side_by_side("run", figures), "commands": [each.get("command") for each in facts],
+        "settings": pair.side_by_side("setting", [shown(each.settings) for each in models], only_differing=True),
+        "charts": charts_of({"training loss": losses}, "training loss"), "names": pair.STYLES,
+        "is_one_loss": facts[0].get("objective") == facts[1].get("objective"),
     }  # fmt: skip
+
+
+def charts_of(curves: Mapping[str, Mapping[str, learning_curves.Points]], loss: str) -> list[dict[str, Any]]:
+    """Charts of curves by what they show, each by names, against epochs and against seconds; a `loss` falls."""
+    found = {title: drawing.drawable({name: [points] for name, points in of.items()}) for title, of in curves.items()}
+    return [
+        drawing.curves_chart(of, against, title, f"plot{k}-{against}", title == loss, pair.STYLES)
+        for k, (title, of) in enumerate(found.items())
+        if of
+        for against in (drawing.EPOCHS, drawing.SECONDS)
+    ]
 
 
 def about_model(model: Any, found: Mapping[str, Any]) -> dict[str, Any]:
@@ -106,20 +118,15 @@ def about_model(model: Any, found: Mapping[str, Any]) -> dict[str, Any]:
     found  by the task; its `curve_of` has the scores recorded in the model, by name, `defaults` the default settings
     """
     facts = model.facts
-    falls = f"loss, {facts['loss_unit']}" if facts.get("loss_unit") else "loss"
-    charts = [
-        drawing.curves_chart({name: [points]}, against, name, f"plot{k}-{against}", name == falls)
-        for k, (name, points) in enumerate({**found["curve_of"], falls: learning_curves.loss_points(facts)}.items())
-        if len(points) > 1
-        for against in (drawing.EPOCHS, drawing.SECONDS)
-    ]
+    loss = f"loss, {facts['loss_unit']}" if facts.get("loss_unit") else "loss"
+    curves = {**found["curve_of"], loss: learning_curves.loss_points(facts)}
     defaults = shown(found["defaults"])
     used = [(name.replace("_", "-"), value, defaults.get(name, "")) for name, value in shown(model.settings).items()]
     return {
         "command": facts.get("command"),
         "when": [f"saved {facts['created']}", f"embedx {facts['version']}"] if facts.get("created") else [],
         "figures_of_run": shown({title: facts.get(name) for name, title in FIGURES.items()}),
-        "charts": charts,
+        "charts": charts_of({name: {name: points} for name, points in curves.items()}, loss),
         "changed": [SETTINGS, *(row for row in used if row[1] != row[2])],
         "settings": [SETTINGS, *used],
         "facts": rows_of("fact", {name.replace("_", " "): value for name, value in facts.items() if name not in SHOWN_ALONE}),
