@@ -118,16 +118,12 @@ def compare(
     data      text, or labelled data with `test`, which are named as on the command line
     settings  those of `embedx compare`, of each run, and files: test, train_labels, test_labels, pairs, analogies, cache_dir
     """
-    names = ("train_labels", "test", "test_labels", "pairs", "analogies", "cache_dir")
-    files = {name: settings.pop(name, None) for name in names}
+    files = {name: settings.pop(name, None) for name in comparison.FILES}
     fields = {**CLASSIFY, **skipgram.FIELDS, **COMPARE}
     check_names("compare", settings, fields)
-    given = settled(settings, fields)
-    own = CompareSettings.from_options(given)
-    passed = {name: value for name, value in given.items() if name not in COMPARE}
-    found = comparison.data_of([data] if isinstance(data, str) else list(data), passed, own, **files)
+    names, given = [data] if isinstance(data, str) else list(data), settled(settings, fields)
     how: dict[str, Any] = {"resume": resume, "overwrite": overwrite, "progress": reporter(verbose)}
-    return comparison.compare(found, list(objectives), own, Path(output), **how)
+    return comparison.compared(names, files, given, list(objectives), Path(output), **how)
 
 
 @python_names()

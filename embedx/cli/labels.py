@@ -230,17 +230,13 @@ def compare(given: SimpleNamespace) -> None:
     """Compare objectives on text or labelled data, and print the ranking."""
     from embedx.comparison import compare as comparison, tables
     from embedx.comparison.data import listed
-    from embedx.comparison.settings import CompareSettings
 
-    settings = CompareSettings.from_options(given.typed)
-    passed = {name: value for name, value in given.typed.items() if name not in settings_of(CompareSettings)}
-    files = ("train_labels", "test", "test_labels", "pairs", "analogies", "cache_dir")
-    data = comparison.data_of(given.data, passed, settings, **{name: getattr(given, name) for name in files})
+    files = {name: getattr(given, name) for name in comparison.FILES}
     folder = given.output or Path(f"{run.stem_of(*given.data)}.compare")
     with reporter(given) as progress:
-        found = comparison.compare(
-            data, listed(given.objectives), settings, folder, resume=given.resume, overwrite=given.overwrite, progress=progress,
-            command=["embedx", *sys.argv[1:]],
+        found = comparison.compared(
+            given.data, files, given.typed, listed(given.objectives), folder, resume=given.resume, overwrite=given.overwrite,
+            progress=progress, command=["embedx", *sys.argv[1:]],
         )  # fmt: skip
     if given.as_json:
         print(json.dumps({"folder": str(found.folder), **tables.as_dict(found.ranking)}))

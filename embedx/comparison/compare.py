@@ -22,11 +22,13 @@ from embedx.comparison.text import Text
 from embedx.comparison.tuning import tuned
 from embedx.errors import EmbedxError
 from embedx.labeled.digits import GENERATED
+from embedx.settings import settings_of
 from embedx.storage import locks
 from embedx.storage.atomic import write_text
 from embedx.storage.folder import installed_version
 from embedx.training.progress import Progress, Silent
 
+FILES = ("train_labels", "test", "test_labels", "pairs", "analogies", "cache_dir")  # named beside the data
 PAGE, NUMBERS, WORK = "compare.html", "compare.csv", "work"
 
 
@@ -106,6 +108,16 @@ class Comparison:
         when = {"when": f"{ended[0]} to {ended[-1]}"} if ended else {}
         write_text(self.folder / PAGE, page(self.data.name, ranking, self.data.curve_of, self.circumstances | when))
         write_text(self.folder / NUMBERS, csv_text(ranking))
+
+
+def compared(
+    names: Sequence[str], files: Mapping[str, Any], given: Mapping[str, Any], objectives: Sequence[str], folder: Path,
+    **how: Any,
+) -> Comparison:  # fmt: skip
+    """As `compare`, on the data of `data_of`, with the settings of the comparison and of its runs together in `given`."""
+    own = CompareSettings.from_options(dict(given))
+    passed = {name: value for name, value in given.items() if name not in settings_of(CompareSettings)}
+    return compare(data_of(names, passed, own, **files), objectives, own, folder, **how)
 
 
 def compare(

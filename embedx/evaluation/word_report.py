@@ -80,13 +80,13 @@ class Report:
             "protocol": {"name": self.protocol, **PROTOCOL, "seed": self.seed},
             "scores": [
                 {"set": s.test, "model": s.model, "measure": s.measure, "score": number(s.score)}
-                | {"interval": [number(end) for end in s.interval], "used": s.used, "total": s.total, "oov": s.oov}
+                | {"interval": [*map(number, s.interval)], "used": s.used, "total": s.total, "oov": s.oov}
                 | {"candidates": s.candidates, **s.details}
                 for s in self.scores
             ],
             "differences": [
                 {"set": d.test, "measure": d.measure, "difference": number(d.difference)}
-                | {"interval": [number(end) for end in d.interval], "shared": d.shared, "runs": list(d.runs)}
+                | {"interval": [*map(number, d.interval)], "shared": d.shared, "runs": list(d.runs)}
                 for d in self.differences
             ],
             "conclusions": self.conclusions(),
