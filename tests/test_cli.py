@@ -98,6 +98,7 @@ def test_a_dry_run_prints_the_settings_and_does_nothing(home, two_topics, comman
     assert Path(plan["model"]).name == "planned"
     assert (plan["settings"]["objective"], plan["settings"]["epochs"]) == ("ove", 7)
     assert 0 < sum(plan["memory"].values()) < plan["available"]
+    assert not {"beam", "trees", "patience"} & plan["settings"].keys()  # nothing that has no effect
     assert 0 < plan["disk"]["model"] < plan["disk"]["checkpoints"] < plan["disk_free"]
     assert not list(home.glob("planned*"))
     assert embedx_run(home, command, two_topics, *options, "--negatives", 0, check=False).returncode == 2

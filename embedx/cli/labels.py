@@ -15,6 +15,7 @@ import numpy as np
 from embedx import samplers
 from embedx.api import configured
 from embedx.classification import classifier, start, task as classification
+from embedx.classification.defaults import NOT_OF_DUAL
 from embedx.classification.settings import ClassifySettings, check_given, share_of_rows
 from embedx.cli import run
 from embedx.cli.streams import is_read_at_once, reporter
@@ -105,16 +106,16 @@ def train_classifier(
 
 def used_settings(task: classification.Run) -> dict[str, Any]:
     """The settings of a run that have an effect."""
-    found = {"objective": task.objective.name, **task.settings.record()}
+    idle = set(NOT_OF_DUAL) if task.settings.optimizer == "dcd" else set()
+    idle |= {"negatives", "replacement"} if task.drawing.candidates in ("all", "path") else set()
     for name, value in task.settings.record().items():
         try:
             check_given({name: value}, task.settings, task.objective)
         except EmbedxError:
-            del found[name]
-    found |= task.drawing.settings.record() | task.objective.settings.record()
-    if task.drawing.candidates in ("all", "path"):
-        found = {name: value for name, value in found.items() if name not in ("negatives", "replacement")}
-    return found
+            idle.add(name)
+    groups = (task.settings, task.drawing.settings, task.objective.settings)
+    found = {name: value for group in groups for name, value in group.record().items() if name not in idle}
+    return {"objective": task.objective.name, **found}
 
 
 def _size_of(data: Labeled) -> dict[str, int]:

@@ -106,7 +106,7 @@ def show_plan(
         found |= {"settings": settings, "data": size, **needs}
     else:
         found |= {name.replace("_", "-"): value for name, value in settings.items()}
-        found |= {"data": size, "memory": summary(plan.parts, plan.available)}
+        found |= {"data": size, "memory": summary(plan.parts, plan.available) + ": TOO LITTLE" * (not plan.fits)}
         found["disk"] = summary(disk, free_disk(folder)) if disk else "known after training, as weights are sparse"
     show_facts(found, given.as_json)
     raise typer.Exit
