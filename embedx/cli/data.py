@@ -107,7 +107,7 @@ def check(
 
     corpora  as for `embedx train`
     """
-    given = SimpleNamespace(**locals())
+    given = SimpleNamespace(**locals(), collapsed=False)
     from embedx.cli import words
 
     words.check_corpus(given)

@@ -30,7 +30,7 @@ from embedx.labeled.tables import TableSettings
 from embedx.labeled.words import TextFeatureSettings
 from embedx.settings import as_arguments, check_used, settings_of
 from embedx.storage import atomic
-from embedx.storage.folder import check_output
+from embedx.storage.folder import check_output, is_model, read_description
 from embedx.training.progress import Progress
 
 N_BEST = 5  # labels that `predict` prints for a row, unless a number, threshold or coverage is given
@@ -62,8 +62,10 @@ def train_classifier(
     validation = ClassifySettings.from_options(typed).validation  # settings are checked before anything is read
     if validation is not None and share_of_rows(validation) is None:
         check_there(validation)
-    if given.output is not None:
-        check_output(given.output, given.overwrite or given.resume)
+    folders = [given.output] if given.output else [run.default_output(each, given.train) for each in ("softmax", "ova")]
+    for folder in folders:  # where no objective is named, the same command writes to where it did before
+        if folder == given.output or _is_by(run.command_line("classify", given), folder):
+            check_output(folder, given.overwrite or given.resume)
     cluster = ClusterSettings.from_options(typed)
     if given.test_labels and not given.test:
         raise EmbedxError("--test-labels needs --test")
@@ -102,6 +104,11 @@ def train_classifier(
         if test is not None:
             metrics = trained.classifier.evaluate(test, progress=progress, threads=task.settings.threads)
         return place, trained, metrics
+
+
+def _is_by(command: str, folder: Path) -> bool:
+    """Whether a folder has the model that a command trained."""
+    return is_model(folder) and read_description(folder)["facts"].get("command") == command
 
 
 def used_settings(task: classification.Run) -> dict[str, Any]:

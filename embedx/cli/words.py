@@ -124,10 +124,7 @@ def phrases(given: SimpleNamespace) -> list[tuple[int, Collocation]]:
 
 def check_corpus(given: SimpleNamespace) -> None:
     """Print what a corpus is like, and what `train` with the same arguments would take here."""
-    check_stopping(given.typed)
-    config = configure(given.objective, given.typed, defaults=recipe_defaults(given.corpora))
-    objectives.check_applies(given.typed, given.objective)
-    output = given.output or run.default_output(given.objective, *given.corpora)
+    config, _, output = _decided(given)
     found = check(given.corpora, config, output=output, cache_dir=given.cache_dir, progress=reporter(given))
     print(json.dumps(found) if given.as_json else table(found))
 
