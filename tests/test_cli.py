@@ -16,6 +16,7 @@ import pytest
 from needs import needs_gensim
 
 import embedx
+from embedx.cli.run import default_output
 from embedx.training.progress import Reporter
 from embedx.vectors import formats
 from embedx.vectors.model import WordVectors
@@ -102,6 +103,15 @@ def test_a_dry_run_prints_the_settings_and_does_nothing(home, two_topics, comman
     assert 0 < plan["disk"]["model"] < plan["disk"]["checkpoints"] < plan["disk_free"]
     assert not list(home.glob("planned*"))
     assert embedx_run(home, command, two_topics, *options, "--negatives", 0, check=False).returncode == 2
+
+
+def test_several_files_are_named_after_their_folder(tmp_path):
+    files = [tmp_path / "texts" / name for name in ("one.txt", "two.txt")]
+    files[0].parent.mkdir()
+    for each in files:
+        each.write_text("a b\n")
+    assert str(default_output("ns", *map(str, files))) == "texts.ns.embedx"
+    assert str(default_output("ns", str(files[0]))) == "one.ns.embedx"
 
 
 def test_a_second_process_compiles_nothing_and_reads_nothing(trained, two_topics):
