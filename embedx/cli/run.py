@@ -91,15 +91,16 @@ def stem_of(source: str, *others: str) -> str:
 
 def show_plan(
     given: SimpleNamespace, folder: Path, settings: Mapping[str, Any], size: Mapping[str, int], plan: MemoryPlan,
-    on_disk: tuple[int, int] | None = None,
+    on_disk: tuple[float, float] | None = None,
 ) -> None:  # fmt: skip
     """Print where a run would write its model, its settings, the size of the data, memory and disk, and end the command.
 
     on_disk  bytes of the model and of a checkpoint; by default those of the weights, where these are in the plan
     """
     weights = plan.needs.get("weights", 0.0)
-    model, state = on_disk or (weights, weights + plan.needs.get("optimizer", 0) + plan.needs.get("objective", 0))
-    disk = {"model": model, "checkpoints": (KEPT + 1) * state} if model else {}
+    state = ["weights", "optimizer", "objective"] if "objective" in plan.needs else []  # L-BFGS has no checkpoints
+    model, checkpoint = on_disk or (weights, sum(plan.needs[name] for name in state))
+    disk = {"model": model, "checkpoints": (KEPT + 1) * checkpoint} if model else {}
     found: dict[str, Any] = {"model": str(folder)}
     if given.as_json:
         needs = {"memory": plan.parts, "available": plan.available, "disk": disk, "disk_free": free_disk(folder)}
