@@ -155,7 +155,8 @@ def check(field: dataclasses.Field[Any], value: Any) -> None:
     if value is None and field.default is None:
         return
     kind, limits = kind_of(field), field.metadata
-    refused, (types, words) = f"{option_name(field.name)} {_shown(value)}: must be", KINDS[kind]
+    is_quoted = kind is int and isinstance(value, str) and value.isdecimal()  # from Python: what is typed is read as a number
+    refused, (types, words) = f"{option_name(field.name)} {repr(value) if is_quoted else _shown(value)}: must be", KINDS[kind]
     if value not in (True, False) if kind is bool else isinstance(value, bool) or not isinstance(value, types):
         raise EmbedxError(f"{refused} {words}")
     if limits["choices"] is not None and value not in limits["choices"]:
@@ -205,8 +206,7 @@ def _is_finite(value: Any) -> bool:
 def _shown(value: Any) -> str:
     """A value in a message of one line, whatever it is."""
     try:
-        is_plain = isinstance(value, str) and not value.replace(".", "").isdecimal()  # else a number in quotes
-        text = str(value) if is_plain or isinstance(value, numbers.Number) else repr(value)
+        text = str(value) if isinstance(value, str | numbers.Number) else repr(value)
     except ValueError:  # Python writes no number of more than 4,300 digits
         text = "of thousands of digits"
     return text if len(text) <= 40 else f"{text[:40]}…"
