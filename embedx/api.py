@@ -1,7 +1,8 @@
 """The commands as functions: `embedx.train`, `classify`, `compare`, `evaluate` and `write_report`."""
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,14 +16,16 @@ from embedx.engine.settings import check_stopping
 from embedx.errors import EmbedxError
 from embedx.evaluation import words
 from embedx.evaluation.word_report import Report
+from embedx.labeled.data import Labeled
 from embedx.labeled.read import read, read_training
 from embedx.labeled.tables import TableSettings
 from embedx.labeled.words import TextFeatureSettings
+from embedx.objectives.contract import Objective
 from embedx.parameters import check_names, fields_of, python_names, settled
 from embedx.report import report as pages
 from embedx.skipgram import estimator as skipgram
 from embedx.skipgram.task import Callback
-from embedx.storage.folder import task_of
+from embedx.storage.folder import check_output, task_of
 from embedx.text.encode import Corpora
 from embedx.training.progress import reporter
 from embedx.vectors.model import WordVectors
@@ -54,6 +57,8 @@ def train(
     callbacks  as of `SkipGram.fit`
     """
     trainer = skipgram.SkipGram(objective, cache_dir=cache_dir, verbose=verbose, **settings)
+    if output is not None:
+        check_output(Path(output), overwrite)
     model = trainer.fit(corpora, callbacks=callbacks).model
     if output is not None:
         model.save(output, overwrite)
@@ -74,22 +79,33 @@ def classify(
     """
     check_names("classify", settings, CLASSIFY)
     given, progress = settled(settings, CLASSIFY), reporter(verbose)
-    check_stopping(given)
     table, text = TableSettings.from_options(given), TextFeatureSettings.from_options(given)
-    ClassifySettings.from_options(given)  # refused before anything is read
-    data = read_training(str(train), train_labels, progress=progress, text=text, table=table)
-    if objective is None:
-        objective, chosen = default_objective(data, given)
-        given = chosen | given
-    objectives.check_applies(given, objective)
-    made, chosen_settings = new_objective(objectives.find(objective), given), ClassifySettings.from_options(given)
-    check_given(given, chosen_settings, made)
-    own = samplers.own_options(given)
-    trained = classification.train(data, made, chosen_settings, sampler_options=own, progress=progress)
+    if output is not None:
+        check_output(Path(output), overwrite)
+    data = cache(lambda: read_training(str(train), train_labels, progress=progress, text=text, table=table))
+    made, chosen, given = configured(objective, given, data)
+    trained = classification.Run(data(), made, chosen, samplers.own_options(given), progress).train()
     if output is not None:
         trained.classifier.save(output, overwrite)
     trained.outcome.raise_reason()
     return trained.classifier
+
+
+def configured(
+    name: str | None, given: dict[str, Any], data: Callable[[], Labeled]
+) -> tuple[Objective, ClassifySettings, dict[str, Any]]:
+    """The objective and the settings of a classifier, and the options that make them: those given, and where no objective is
+    named what suits the data, which are read only then. Raises `EmbedxError` for what does not apply.
+    """
+    check_stopping(given)
+    ClassifySettings.from_options(given)  # refused before anything is read
+    if name is None:
+        name, chosen = default_objective(data(), given)
+        given = chosen | given
+    objectives.check_applies(given, name)
+    settings, objective = ClassifySettings.from_options(given), new_objective(objectives.find(name), given)
+    check_given(given, settings, objective)
+    return objective, settings, given
 
 
 @python_names()
@@ -102,16 +118,12 @@ def compare(
     data      text, or labelled data with `test`, which are named as on the command line
     settings  those of `embedx compare`, of each run, and files: test, train_labels, test_labels, pairs, analogies, cache_dir
     """
-    names = ("train_labels", "test", "test_labels", "pairs", "analogies", "cache_dir")
-    files = {name: settings.pop(name, None) for name in names}
+    files = {name: settings.pop(name, None) for name in comparison.FILES}
     fields = {**CLASSIFY, **skipgram.FIELDS, **COMPARE}
     check_names("compare", settings, fields)
-    given = settled(settings, fields)
-    own = CompareSettings.from_options(given)
-    passed = {name: value for name, value in given.items() if name not in COMPARE}
-    found = comparison.data_of([data] if isinstance(data, str) else list(data), passed, own, **files)
+    names, given = [data] if isinstance(data, str) else list(data), settled(settings, fields)
     how: dict[str, Any] = {"resume": resume, "overwrite": overwrite, "progress": reporter(verbose)}
-    return comparison.compare(found, list(objectives), own, Path(output), **how)
+    return comparison.compared(names, files, given, list(objectives), Path(output), **how)
 
 
 @python_names()

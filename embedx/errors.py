@@ -1,5 +1,7 @@
 """The ways a run can end that are not our bug; the command line turns each into one line and an exit code."""
 
+import contextlib
+import os
 from collections.abc import Iterable
 
 MAX_CHARACTERS = 1000
@@ -29,6 +31,15 @@ def near(word: object, known: Iterable[str], remedy: str) -> str:
     by_form = {name.lstrip("-").lower(): name for name in known}
     found = difflib.get_close_matches(str(word).lstrip("-").lower(), by_form, n=1, cutoff=0.65)
     return f"did you mean {by_form[found[0]]}? {remedy}" if found else remedy
+
+
+def near_file(path: str, remedy: str, others: Iterable[str] = ()) -> str:
+    """The same about a path where there is nothing, by the names in its folder and others."""
+    folder, name = os.path.split(path)
+    known = [*others]
+    with contextlib.suppress(OSError, ValueError):
+        known += os.listdir(folder or ".")
+    return near(name, known, remedy)
 
 
 def choice(word: object, known: Iterable[str]) -> str:

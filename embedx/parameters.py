@@ -32,7 +32,7 @@ OPTION = re.compile(
     r"(?P<kept>`embedx[^`]*`)"
     r"|(?<![\w-])--(?:set )?(?P<name>[a-z][a-z0-9-]*)(?P<value>[ =]\S+?(?=[:;,.)]*( |$)))?"
 )
-NUMBER = re.compile(r"-?(inf|nan|[\d.]+(e[+-]?\d+)?)")
+AS_IT_IS = re.compile(r"-?(inf|nan|[\d.]+(e[+-]?\d+)?)|'.*'|\[.*\]")  # a value in a message
 
 
 def fields_of(*groups: type[Settings], is_of_words: bool) -> dict[str, "dataclasses.Field[Any]"]:
@@ -122,7 +122,7 @@ def in_python(message: str, others: Mapping[str, str]) -> str:
         name = others.get(name, name)
         if value in ("yes", "no"):
             return f"{name}={value == 'yes'}"
-        if NUMBER.fullmatch(value):
+        if AS_IT_IS.fullmatch(value):
             return f"{name}={value}"
         if value and (value in _choices() or (found.start() == 0 and message[found.end() :].startswith(":"))):
             return f"{name}={value!r}"

@@ -155,7 +155,8 @@ def check(field: dataclasses.Field[Any], value: Any) -> None:
     if value is None and field.default is None:
         return
     kind, limits = kind_of(field), field.metadata
-    refused, (types, words) = f"{option_name(field.name)} {_shown(value)}: must be", KINDS[kind]
+    is_quoted = kind is int and isinstance(value, str) and value.isdecimal()  # from Python: what is typed is read as a number
+    refused, (types, words) = f"{option_name(field.name)} {repr(value) if is_quoted else _shown(value)}: must be", KINDS[kind]
     if value not in (True, False) if kind is bool else isinstance(value, bool) or not isinstance(value, types):
         raise EmbedxError(f"{refused} {words}")
     if limits["choices"] is not None and value not in limits["choices"]:
@@ -248,6 +249,7 @@ class TextSettings(Settings):
         "quarter of the free memory",
         above=0.0,
         at_most=1e6,
+        fine=True,
     )
 
     def __post_init__(self) -> None:
@@ -326,9 +328,11 @@ class PhraseSettings(Settings):
         at_most=1e9,
         at_least=-1.0,
     )
-    phrase_min_count: int = param(5, "minimum count of a collocation", at_least=1)
-    connector_words: str | None = param(None, "words that may occur inside a collocation, not at its ends, such as of,the,and")
-    phrase_memory: float = param(4.0, "memory for counting pairs of words, in gigabytes", above=0.0, at_most=1e6)
+    phrase_min_count: int = param(5, "minimum count of a collocation", at_least=1, fine=True)
+    connector_words: str | None = param(
+        None, "words that may occur inside a collocation, not at its ends, such as of,the,and", fine=True
+    )
+    phrase_memory: float = param(4.0, "memory for counting pairs of words, in gigabytes", above=0.0, at_most=1e6, fine=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -32,9 +32,9 @@ RUNS = {
 # What is made before these train, of the text or of another model, is made anew when they go on.
 MADE = {"train-subwords": "ngram.npy", "train-phrases": "phrases1.tsv", "train-start": "input.npy"}
 PREPARED = {
-    "train-subwords": "train CORPUS --subwords 2-4 --buckets 50 --dim 8 --epochs 20",
+    "train-subwords": "train CORPUS --subwords 2-4 --set buckets=50 --dim 8 --epochs 20",
     "train-start": "train CORPUS --start train --dim 8 --epochs 30",
-    "train-phrases": "train CORPUS --phrases 2 --phrase-threshold 0.0001 --phrase-min-count 250 --dim 8 --epochs 30",
+    "train-phrases": "train CORPUS --phrases 2 --phrase-threshold 0.0001 --set phrase-min-count=250 --dim 8 --epochs 30",
 }
 
 

@@ -16,6 +16,7 @@ import pytest
 from needs import needs_gensim
 
 import embedx
+from embedx.cli.run import default_output
 from embedx.training.progress import Reporter
 from embedx.vectors import formats
 from embedx.vectors.model import WordVectors
@@ -72,7 +73,7 @@ def test_a_model_is_described_and_asked_by_standard_input(trained):
     assert about["bytes"] == sum(each.stat().st_size for each in folder.iterdir())
     assert about["settings"]["dim"] == 20
     assert "lowercase" not in about["settings"]
-    assert f"final loss\t{about['final_loss']:.4g}\n" in embedx_run(home, "info", folder).stdout
+    assert f"final loss\t{about['final_loss']:g}\n" in embedx_run(home, "info", folder).stdout
 
     model, lines = embedx.load(folder), "cat\n\ncat dog xyzzy\n"
     done = embedx_run(home, "vectors", folder, input=lines)
@@ -94,11 +95,23 @@ def test_a_model_is_described_and_asked_by_standard_input(trained):
 @pytest.mark.parametrize("command", ["train", "classify"])
 def test_a_dry_run_prints_the_settings_and_does_nothing(home, two_topics, command):
     options = ["--objective", "ove", "--epochs", 7, "--dry-run", "-o", "planned", "--json"]
-    plan = json.loads(embedx_run(home, command, two_topics, *options).stdout)
+    plan = json.loads(embedx_run(home, command, two_topics if command == "train" else "digits", *options).stdout)
     assert Path(plan["model"]).name == "planned"
     assert (plan["settings"]["objective"], plan["settings"]["epochs"]) == ("ove", 7)
+    assert 0 < sum(plan["memory"].values()) < plan["available"]
+    assert not {"beam", "trees", "patience"} & plan["settings"].keys()  # nothing that has no effect
+    assert 0 < plan["disk"]["model"] < plan["disk"]["checkpoints"] < plan["disk_free"]
     assert not list(home.glob("planned*"))
     assert embedx_run(home, command, two_topics, *options, "--negatives", 0, check=False).returncode == 2
+
+
+def test_several_files_are_named_after_their_folder(tmp_path):
+    files = [tmp_path / "texts" / name for name in ("one.txt", "two.txt")]
+    files[0].parent.mkdir()
+    for each in files:
+        each.write_text("a b\n")
+    assert str(default_output("ns", *map(str, files))) == "texts.ns.embedx"
+    assert str(default_output("ns", str(files[0]))) == "one.ns.embedx"
 
 
 def test_a_second_process_compiles_nothing_and_reads_nothing(trained, two_topics):

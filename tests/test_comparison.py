@@ -11,6 +11,7 @@ import pytest
 
 from embedx.cli.app import application
 from embedx.comparison import compare as comparison, ranking, runs, tables, tuning
+from embedx.comparison.data import listed
 from embedx.comparison.labels import LabelledData, looks_labelled
 from embedx.comparison.records import FILE, Records
 from embedx.comparison.settings import MAX_TRIALS, CompareSettings
@@ -18,6 +19,7 @@ from embedx.comparison.text import Text
 from embedx.errors import EmbedxError
 from embedx.evaluation.statistics import Score
 from embedx.pages import charts
+from embedx.training.progress import Silent
 from tests import forked
 from tests.report_setup import Page
 
@@ -321,11 +323,9 @@ def test_a_damaged_record_is_named_by_its_line(tmp_path):
 
 
 def test_a_share_of_the_rows_is_for_the_curve_unless_it_is_turned_off():
-    from embedx.training.progress import Silent
-
     for typed, expected in ((None, "0.1"), ("0", None)):
         data = LabelledData(["digits"], {}, CompareSettings(validation=typed))
-        facts, arguments = data.prepare(Silent()), data.arguments()
+        facts, arguments = data.prepare(Silent()), data.arguments("ns")
         assert facts["validation"] == (expected or "none")
         assert ("--validation" in arguments) is (expected is not None)
 
@@ -333,11 +333,34 @@ def test_a_share_of_the_rows_is_for_the_curve_unless_it_is_turned_off():
 def test_runs_on_text_have_the_subwords_that_were_asked_for(two_topics):
     data = Text([str(two_topics)], {"subwords": "3-4", "buckets": 70}, CompareSettings())
     data.check(["ns", "hs"])
-    arguments = " ".join(data.arguments())
+    arguments = " ".join(data.arguments("ns"))
     assert "--subwords 3-4" in arguments
-    assert "--buckets 70" in arguments
+    assert "--set buckets=70" in arguments
     with pytest.raises(EmbedxError, match=r"^--subwords 4-3: lengths go from 1"):
         Text([str(two_topics)], {"subwords": "4-3"}, CompareSettings()).check(["ns"])
+
+
+def test_an_objective_is_tried_with_settings_of_its_own(two_topics, write, tmp_path):
+    assert listed("ns, ova:loss=squared-hinge,weights=tree,hs:") == ["ns", "ova:loss=squared-hinge,weights=tree", "hs:"]
+    rows = write("a 0:1\nb 1:1\n" * 200)
+    data = LabelledData([rows], {}, CompareSettings(), test=rows)
+    names = ["softmax", "ova:loss=squared-hinge,weights=tree", "ova:learning-rate=0.5"]
+    data.check(names)
+    data.prepare(Silent())
+    assert data.converging == {names[1]}
+    commands = [
+        " ".join(runs.command_of(data, name, 1, CompareSettings(), tmp_path, {}, ("--time-budget", "60s"))) for name in names
+    ]
+    assert [("--time-budget" in each, "--validation" in each) for each in commands] == [(True,) * 2, (False,) * 2, (True,) * 2]
+    assert "--loss squared-hinge --weights tree --objective ova " in commands[1].replace("--set ", "")
+    data = Text([str(two_topics)], {}, CompareSettings())
+    data.check(["ns:window=3"])
+    for name, message in (
+        ("ns:windw=3", "windw cannot be set here; did you mean window?"), ("ns:epochs=3", "epochs cannot be set"),
+        ("ns:window=x", "--window x: not a whole number"), ("nss:window=3", "nss: no such objective"),
+    ):  # fmt: skip
+        with pytest.raises(EmbedxError, match=message):
+            data.check([name])
 
 
 # ---- tuning

@@ -316,8 +316,9 @@ def test_eval_of_two_models_reports_the_difference(home):
     assert found["difference"]["standard_error"] > 0
     assert printed["scores"][0]["set"] == "similar"
     lines = embedx_eval(home, "a", "b", "--text", "text.txt", "--seed", "3").stdout.splitlines()
-    assert lines[0] == f"log_likelihood\t{found['model']['log_likelihood']:.4f}\t{found['other']['log_likelihood']:.4f}"
-    assert lines[-2] == f"difference_log_likelihood\t{gain:.4f}"
+    assert lines[0] == "metric\tmodel\tother\tdifference"
+    scores = [f"{found[name]['log_likelihood']:.4f}" for name in ("model", "other")]
+    assert lines[1] == "\t".join(["log_likelihood", *scores, f"{gain:.4f}"])
 
 
 @pytest.mark.parametrize(("arguments", "message"), [

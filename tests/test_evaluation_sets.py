@@ -219,13 +219,13 @@ def test_two_configurations_with_several_seeds(two_sides):
     rows = [line.split("\t") for line in report.tsv().splitlines()]
     assert {len(row) for row in rows} == {10}
     assert [row[1] for row in rows[1:]] == [*map(str, good), *(str(two_sides / f"bad.{k}") for k in range(3)), "A - B"]
-    assert float(rows[1][3]) == scores[0]
+    assert rows[1][3] == f"{scores[0]:.6g}"
     alone = words.evaluate(good[:1], good[1:2], tests)
     assert alone.conclusions()[-1].startswith("A and B are one run each")
     several = words.evaluate(good, (), tests)
     assert several.sides == list("ABC")[: len(good)]
     heading, row = several.table().splitlines()[len(good) + 1 :]
-    assert heading.split() == ["set", "measure", *several.sides, "items"]
+    assert heading.split() == ["set", "measure", *several.sides, "items", "OOV", "candidates"]
     for each in several.scores:
         assert f"{each.score:.3f} (" in row
     with pytest.raises(EmbedxError, match=r"--against .*worse\.\*: no such file or model folder"):

@@ -479,7 +479,7 @@ def spoiled(monkeypatch):
     monkeypatch.setattr(Guard, "_judge", lost)
 
 
-OF_RUN = {"overwrite": False, "checkpoint_every": "0", "resume": False}
+OF_RUN = {"dry_run": False, "overwrite": False, "checkpoint_every": "0", "resume": False}
 
 
 def test_the_command_saves_what_was_good_and_ends_with_code_3(tmp_path, two_topics, spoiled):

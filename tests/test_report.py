@@ -12,6 +12,7 @@ from embedx.cli.app import application
 from embedx.errors import EmbedxError
 from embedx.evaluation import answers, learning_curves
 from embedx.labeled.data import Labels
+from embedx.labeled.read import read
 from embedx.pages import charts
 from embedx.report import labels as of_labels, projection, words as of_words
 from embedx.report.report import default_output, report
@@ -254,6 +255,7 @@ def test_what_is_found_on_test_data(tmp_path, write):
     assert len(found["examples"]) == 1 + 3
     assert "over 6 labelled rows" in found["chart_of_reliability"]["caption"]
     assert ["film", "sport", "1"] in found["confused"]
+    assert ["sport", "60", "2", "0.5", "0.5000", "1.0000", "0.6667"] in found["by_label"]
     head, *mistakes = found["mistakes"]
     assert head == ["row", "labels", "best predictions", "words"]
     assert {row[1].split(",")[0] for row in mistakes} == {"film", "rare", "unknown label 4"}
@@ -262,6 +264,45 @@ def test_what_is_found_on_test_data(tmp_path, write):
     words = {row[0]: set(row[3].split()) for row in mistakes}
     assert words["5"] == {"goal"}
     assert words["2"] == {"ball", "word"} <= set(FEATURES)
+
+
+# ---- two models
+
+
+def test_the_page_of_two_classifiers_has_paired_differences(tmp_path, write):
+    folders = [label_folder(tmp_path / name) for name in ("one", "two")]
+    worse = load(folders[1])
+    worse.arrays["output"] = worse.arrays["output"] * np.array([[-1], [1], [1], [1]], np.float32)  # of "sport"
+    worse.settings["labels"] = "first"
+    worse.save(folders[1], overwrite=True)
+    test = write(TEST, "test.txt")
+    text = report(folders[0], tmp_path / "page.html", other=folders[1], test=test).read_text("utf-8")
+    cells = Page(text).cells
+    ours, theirs = (load(each).evaluate(read(test, None, like=load(each).known))["p@1"] for each in folders)
+    assert any(cell.startswith(f"+{ours - theirs:.3f} (") for cell in cells)
+    assert "recall of A" in text
+    assert {"labels", "first"} <= set(cells)  # the setting that differs
+    assert "scaling" not in cells
+    with pytest.raises(EmbedxError, match=r"words: word vectors, but .*one is a classifier; only models of one task"):
+        report(folders[0], tmp_path / "page.html", other=word_folder(tmp_path / "words"), overwrite=True)
+
+
+@needs_gensim
+def test_the_page_of_two_models_of_words_has_the_neighbours_by_both(tmp_path, monkeypatch, capsys, write):
+    monkeypatch.chdir(tmp_path)
+    word_folder(tmp_path / "a.embedx")
+    other = load_folder(word_folder(tmp_path / "b"))
+    other.arrays["input"] = np.roll(other.arrays["input"], 1, axis=0)
+    other.save(tmp_path / "b.embedx")
+    pairs = write("".join(f"topic0word{k}\ttopic1word{k + 1}\t{k}\n" for k in range(5)))
+    typed = ["report", "a.embedx", "b.embedx", "--words", "topic1word1", "--pairs", str(pairs), "--nearest", "3"]
+    application(typed)(typed, standalone_mode=False)
+    assert capsys.readouterr().out == "a-b.report.html\n"
+    text = (tmp_path / "a-b.report.html").read_text("utf-8")
+    for name in ("a.embedx", "b.embedx"):
+        near = load_folder(tmp_path / name).most_similar("topic1word1", top_k=3)
+        assert ", ".join(f"{word} ({cosine:.2f})" for word, cosine in near) in Page(text).cells
+    assert "A and B cannot be told apart" in text
 
 
 # ---- the command line

@@ -77,9 +77,9 @@ def test_lengths_are_read(typed, found):
     ({"subwords": "0-3"}, "--subwords 0-3: lengths go from 1 to 50"),
     ({"subwords": "3-51"}, "--subwords 3-51: lengths go from 1 to 50"),
     ({"subwords": "9" * 5000}, "--subwords 9+: lengths go from 1 to 50"),
-    ({"buckets": 10}, "--buckets applies only with --subwords"),
-    ({"subwords": "3", "buckets": 0}, "--buckets 0: must be at least 1"),
-    ({"subwords": "3", "buckets": 10**9}, "--buckets 1000000000: must be at most 100000000"),
+    ({"buckets": 10}, "--set buckets applies only with --subwords"),
+    ({"subwords": "3", "buckets": 0}, "--set buckets 0: must be at least 1"),
+    ({"subwords": "3", "buckets": 10**9}, "--set buckets 1000000000: must be at most 100000000"),
 ])  # fmt: skip
 def test_other_lengths_and_buckets_are_refused(options, complaint):
     with pytest.raises(EmbedxError, match=f"^{complaint}"):

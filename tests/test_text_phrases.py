@@ -189,7 +189,7 @@ def test_the_command_lists_them(write, capsys, tmp_path):
     from embedx.cli.app import application
 
     text = write("\n".join(map(" ".join, SENTENCES)))
-    typed = ["phrases", text, "--phrase-threshold", "0.3", "--connector-words", "of the", "--cache-dir", f"{tmp_path}/cache"]
+    typed = ["phrases", text, "--phrase-threshold=0.3", "--set=connector-words=of the", "--cache-dir", f"{tmp_path}/cache"]
     application(typed)(typed, standalone_mode=False)
     rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
     (model,), _ = by_gensim(SENTENCES, settings(phrase_min_count=5, connector_words=CONNECTORS))

@@ -145,7 +145,7 @@ def test_it_is_reported_once_and_found_again_whatever_the_memory(tmp_path, small
     first = files(tmp_path / "cache", corpus, 1, progress, vocab_memory=TINY)
     assert len(progress.notes) == 2
     assert progress.notes[0].startswith("the different words outgrow 1.0 kB after ")
-    assert progress.notes[0].endswith("they go to disk, and are merged at the end; --vocab-memory gives them more")
+    assert progress.notes[0].endswith("they go to disk, and are merged at the end; --set vocab-memory=N gives them more")
     progress = Notes()
     assert files(tmp_path / "cache", corpus, 1, progress, vocab_memory=2) == files(tmp_path / "cache", corpus, 1) == first
     assert progress.notes[0].endswith("nothing is read")

@@ -71,11 +71,13 @@ class Run:
 
     sampler_options  settings of the sampler's own, by name
     wrap             makes the strategy that trains in place of the one it is given, whose parameters it trains
+    on_plan          called with what training needs of memory, before that is written to; an exception ends the run
 
     Raises `EmbedxError` for what the user can mend.
     """
 
     wrap: Callable[[Any], Strategy] | None = None
+    on_plan: Callable[[MemoryPlan], None] | None = None
 
     def __init__(
         self, data: Labeled, objective: Objective, settings: ClassifySettings, sampler_options: Mapping[str, Any] | None = None,
@@ -180,7 +182,7 @@ class Run:
         else:
             strategy = self.strategy(features, labels, counts)
             plan = strategy.memory(keeps_best=unseen is not None or watch is not None)
-            plan.check(*self._size())
+            self._check_plan(plan)
             if isinstance(strategy, Classification):
                 strategy.initialise()
                 if self.pretrained is not None:
@@ -254,6 +256,12 @@ class Run:
         data, unseen = hold_out(data, n, settings.seed)
         return data, None, unseen
 
+    def _check_plan(self, plan: MemoryPlan) -> None:
+        """Raise `EmbedxError` if it does not fit."""
+        if self.on_plan is not None:
+            self.on_plan(plan)
+        plan.check(*self._size())
+
     def _size(self) -> tuple[str, str]:
         """The size of the weights in words, and what to do where memory is short."""
         settings, data, n_rows = self.settings, self.data, self.objective.n_rows(self.data.n_labels)
@@ -290,7 +298,7 @@ class Run:
         weights_size = 4.0 * n_rows * (n_features + 1)  # scipy allocates its own arrays
         needs = {"weights": weights_size, "optimizer": optimum.COPIES * weights_size}
         plan = MemoryPlan(needs, 0.0, available_memory())
-        plan.check(*self._size())
+        self._check_plan(plan)
         plan.report(progress)
         compile_function(objective.coefficients, COEFFICIENTS_64)
         start = np.zeros((n_features + has_bias, n_rows))

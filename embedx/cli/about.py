@@ -4,8 +4,6 @@ from pathlib import Path
 from typing import Any
 
 from embedx.cli.options import classify_options, train_options
-from embedx.settings import as_typed
-from embedx.storage.disk import amount
 from embedx.storage.folder import present, read_description, task_of
 from embedx.vectors.model import TASK, load
 
@@ -47,21 +45,3 @@ def changed(task: str, facts: dict[str, Any], settings: dict[str, Any]) -> dict[
     for name, each in options.items():
         defaults[name] = next((each.defaults[mode] for mode in modes if mode in each.defaults), each.field.default)
     return {name: value for name, value in settings.items() if value is not None and value != defaults.get(name)}
-
-
-def as_rows(found: dict[str, Any]) -> list[tuple[str, str]]:
-    """The same for people: a name and a text each."""
-    rows = []
-    for name, value in found.items():
-        if name == "bytes":
-            name, value = "size", amount(value)
-        elif name == "settings":
-            value = " ".join(f"{each.replace('_', '-')}={as_typed(one)}" for each, one in value.items())
-        elif isinstance(value, dict):
-            value = ", ".join(f"{each} {one:,}" if isinstance(one, int) else f"{each} {one:.4f}" for each, one in value.items())
-        elif isinstance(value, int) and not isinstance(value, bool):
-            value = f"{value:,}"
-        elif isinstance(value, float):
-            value = f"{value:.4g}"
-        rows.append((name.replace("_", " "), as_typed(value)))
-    return rows

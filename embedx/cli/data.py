@@ -81,16 +81,7 @@ def info(corpus: str, as_json: bool = False) -> None:
     """
     from embedx.text.sources import described
 
-    found = described(corpus)
-    print(json.dumps(found) if as_json else "\n".join(f"{name}\t{_text(value)}" for name, value in found.items()))
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, list):
-        return " ".join(map(_text, value))
-    if isinstance(value, dict):
-        return ", ".join(f"{name}={_text(each)}" for name, each in value.items())
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+    tables.show_facts(described(corpus), as_json)
 
 
 def fetch(name: str, to: Path | None = None, quiet: bool = False, verbose: bool = False) -> None:
@@ -116,7 +107,7 @@ def check(
 
     corpora  as for `embedx train`
     """
-    given = SimpleNamespace(**locals())
+    given = SimpleNamespace(**locals(), collapsed=False)
     from embedx.cli import words
 
     words.check_corpus(given)

@@ -2,22 +2,24 @@
 
 import contextlib
 import dataclasses
+import functools
 import json
 import sys
 from collections.abc import Iterable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 
-from embedx import objectives, samplers
+from embedx import samplers
+from embedx.api import configured
 from embedx.classification import classifier, start, task as classification
-from embedx.classification.defaults import default_objective, new_objective
+from embedx.classification.defaults import NOT_OF_DUAL
 from embedx.classification.settings import ClassifySettings, check_given, share_of_rows
 from embedx.cli import run
 from embedx.cli.streams import is_read_at_once, reporter
 from embedx.distributed.settings import ClusterSettings
-from embedx.engine.settings import check_stopping
 from embedx.errors import EmbedxError
 from embedx.evaluation.labels import per_label_csv
 from embedx.labeled.data import Labeled
@@ -28,6 +30,7 @@ from embedx.labeled.tables import TableSettings
 from embedx.labeled.words import TextFeatureSettings
 from embedx.settings import as_arguments, check_used, settings_of
 from embedx.storage import atomic
+from embedx.storage.folder import check_output, is_model, read_description
 from embedx.training.progress import Progress
 
 N_BEST = 5  # labels that `predict` prints for a row, unless a number, threshold or coverage is given
@@ -36,9 +39,6 @@ N_BEST = 5  # labels that `predict` prints for a row, unless a number, threshold
 def classify(given: SimpleNamespace) -> None:
     """Train a classifier and print what came of it."""
     with reporter(given) as progress:
-        if given.dry_run:
-            _show_plan(given)
-            return
         folder, trained, metrics = train_classifier(given, progress)
     found = trained.classifier
     if given.as_json:
@@ -58,11 +58,14 @@ def train_classifier(
     given: SimpleNamespace, progress: Progress
 ) -> tuple[Path, classification.TrainedClassifier, dict[str, float] | None]:
     """Train a classifier and write it; the metrics are those on the test data, if there are any."""
-    typed, name = given.typed or {}, given.objective
+    typed, name, before = given.typed or {}, given.objective, None
     validation = ClassifySettings.from_options(typed).validation  # settings are checked before anything is read
     if validation is not None and share_of_rows(validation) is None:
         check_there(validation)
-    check_stopping(typed)
+    folders = [given.output] if given.output else [run.default_output(each, given.train) for each in ("softmax", "ova")]
+    for folder in folders:  # where no objective is named, the same command writes to where it did before
+        if folder == given.output or _is_by(run.command_line("classify", given), folder):
+            check_output(folder, given.overwrite or given.resume)
     cluster = ClusterSettings.from_options(typed)
     if given.test_labels and not given.test:
         raise EmbedxError("--test-labels needs --test")
@@ -71,27 +74,24 @@ def train_classifier(
             from embedx.distributed import labels, ray_backend
 
             size = opened.enter_context(ray_backend.connected(cluster, typed.get("threads"), progress))
-        data, before = None, None
         if given.start is not None:
             before = classifier.load(given.start)
             typed, name = start.settings_to_continue(before, name, typed, given.start), before.objective.name
-        if name is None:
-            data = labelled_data(given, progress, None)
-            name, chosen = default_objective(data[0], typed)
-            typed = chosen | typed
-        found = objectives.find(name)
-        objectives.check_applies(typed, name)
-        folder = given.output or run.default_output(given.train, name)
+        data = functools.cache(lambda: labelled_data(given, progress, before))
+        objective, settings, typed = configured(name, typed, lambda: data()[0])
+        own, folder = samplers.own_options(typed), given.output or run.default_output(objective.name, given.train)
+        if given.dry_run:
+            check_output(folder, given.overwrite or given.resume)
+            task = classification.Run(data()[0], objective, settings, own, progress)
+            task.on_plan = lambda plan: run.show_plan(given, folder, used_settings(task), _size_of(task.data), plan)
+            task.train(before)
         checkpoints, overwrite = run.checkpoints_of("classify", given, folder, progress)
-        settings = ClassifySettings.from_options(typed)
-        objective = new_objective(found, typed)
-        check_given(typed, settings, objective)
-        progress.note(run.command_line("classify", given, objective=name, output=folder, typed=typed))
-        training, test = data or labelled_data(given, progress, before)
-        task = classification.Run(training, objective, settings, samplers.own_options(typed), progress)
+        progress.note(run.command_line("classify", given, objective=objective.name, output=folder, typed=typed))
+        training, test = data()
+        task = classification.Run(training, objective, settings, own, progress)
         if cluster.is_asked_for:
             labels.distribute(task, cluster, size)
-        run.note_settings(progress, given.typed or {}, task.settings, task.drawing.settings, objective.settings, cluster)
+        run.note_settings(progress, given.typed or {}, used_settings(task) | cluster.record())
         _note_data(progress, training)
         with checkpoints.ended():
             trained = task.train(before, checkpoints=checkpoints)
@@ -106,21 +106,27 @@ def train_classifier(
         return place, trained, metrics
 
 
-def _show_plan(given: SimpleNamespace) -> None:
-    """Print what is decided before the data are read."""
-    typed, name = given.typed or {}, given.objective
-    for each in filter(None, (given.train, given.test)):
-        if each != GENERATED:
-            check_there(each)
-    check_stopping(typed)
-    settings = ClassifySettings.from_options(typed)
-    used = {"objective": name, **settings.record()}
-    if name is not None:
-        objectives.check_applies(typed, name)
-        objective = new_objective(objectives.find(name), typed)
-        check_given(typed, settings, objective)
-        used |= objective.settings.record()
-    run.show_plan(given, given.output or run.default_output(given.train, name or "OBJECTIVE"), used)
+def _is_by(command: str, folder: Path) -> bool:
+    """Whether a folder has the model that a command trained."""
+    return is_model(folder) and read_description(folder)["facts"].get("command") == command
+
+
+def used_settings(task: classification.Run) -> dict[str, Any]:
+    """The settings of a run that have an effect."""
+    idle = set(NOT_OF_DUAL) if task.settings.optimizer == "dcd" else set()
+    idle |= {"negatives", "replacement"} if task.drawing.candidates in ("all", "path") else set()
+    for name, value in task.settings.record().items():
+        try:
+            check_given({name: value}, task.settings, task.objective)
+        except EmbedxError:
+            idle.add(name)
+    groups = (task.settings, task.drawing.settings, task.objective.settings)
+    found = {name: value for group in groups for name, value in group.record().items() if name not in idle}
+    return {"objective": task.objective.name, **found}
+
+
+def _size_of(data: Labeled) -> dict[str, int]:
+    return {"rows": len(data), "features": data.n_features, "labels": data.n_labels}
 
 
 def _note_data(progress: Progress, training: Labeled) -> None:
@@ -231,18 +237,14 @@ def test_metrics(
 def compare(given: SimpleNamespace) -> None:
     """Compare objectives on text or labelled data, and print the ranking."""
     from embedx.comparison import compare as comparison, tables
-    from embedx.comparison.settings import CompareSettings
+    from embedx.comparison.data import listed
 
-    settings = CompareSettings.from_options(given.typed)
-    passed = {name: value for name, value in given.typed.items() if name not in settings_of(CompareSettings)}
-    files = ("train_labels", "test", "test_labels", "pairs", "analogies", "cache_dir")
-    data = comparison.data_of(given.data, passed, settings, **{name: getattr(given, name) for name in files})
-    names = [name.strip() for name in given.objectives.split(",") if name.strip()]
-    folder = given.output or Path(f"{run.stem_of(given.data[0])}.compare")
+    files = {name: getattr(given, name) for name in comparison.FILES}
+    folder = given.output or Path(f"{run.stem_of(*given.data)}.compare")
     with reporter(given) as progress:
-        found = comparison.compare(
-            data, names, settings, folder, resume=given.resume, overwrite=given.overwrite, progress=progress,
-            command=["embedx", *sys.argv[1:]],
+        found = comparison.compared(
+            given.data, files, given.typed, listed(given.objectives), folder, resume=given.resume, overwrite=given.overwrite,
+            progress=progress, command=["embedx", *sys.argv[1:]],
         )  # fmt: skip
     if given.as_json:
         print(json.dumps({"folder": str(found.folder), **tables.as_dict(found.ranking)}))

@@ -22,10 +22,9 @@ def info(model: str, as_json: bool = False) -> None:
 
     model  model folder, or a vector file of another program, such as word2vec's
     """
-    from embedx.cli.about import about, as_rows
+    from embedx.cli.about import about
 
-    found = about(model)
-    tables.show(("name", "value"), as_rows(found), found if as_json else None)
+    tables.show_facts(about(model), as_json)
 
 
 def predict(
@@ -148,23 +147,26 @@ def evaluate(
 
 
 def report(
-    model: str, output: Path | None = None, overwrite: bool = False, test: str | None = None, test_labels: str | None = None,
-    pairs: list[Path] | None = None, analogies: Path | None = None, quiet: bool = False, verbose: bool = False,
-    typed: dict[str, Any] | None = None,
+    models: list[str], output: Path | None = None, overwrite: bool = False, test: str | None = None,
+    test_labels: str | None = None, pairs: list[Path] | None = None, analogies: Path | None = None, quiet: bool = False,
+    verbose: bool = False, typed: dict[str, Any] | None = None,
 ) -> None:  # fmt: skip
-    """Write an HTML page about a model.
+    """Write an HTML page about a model, or about two.
 
-    It has settings, curves and scores; of word vectors nearest words and a map, of a classifier its errors.
+    It has settings, curves and scores; of word vectors nearest words and a map, of a classifier its errors; of two models of
+    one task what differs.
 
-    model   folder written by `embedx train` or `embedx classify`
+    models  folders written by `embedx train` or `embedx classify`, one or two
     output  file to write; by default MODEL.report.html here
     """
+    if len(models) > 2:
+        raise EmbedxError(f"{models[2]}: a page is about one model, or two; embedx eval scores more")
     from embedx.report.report import report as write
 
     with reporter(SimpleNamespace(quiet=quiet, verbose=verbose)) as progress:
         page = write(
-            model, output, test=test, test_labels=test_labels, pairs=pairs, analogies=analogies,
-            overwrite=overwrite, progress=progress, **typed or {},
+            models[0], output, other=models[1] if models[1:] else None, test=test, test_labels=test_labels, pairs=pairs,
+            analogies=analogies, overwrite=overwrite, progress=progress, **typed or {},
         )  # fmt: skip
     print(page)
 

@@ -247,7 +247,7 @@ def classify_options() -> Options:
 
     groups = (ClassifySettings, TableSettings, ClusterSettings, TextFeatureSettings)
     options = _of_task("label_defaults", "word_settings", *groups)
-    shared = ("buckets", "tokenizer", "lowercase", "min_count")  # options of `embedx train`
+    shared = ("tokenizer", "lowercase", "min_count")  # options of `embedx train`
     return options | {name: dataclasses.replace(options[name], by_set=True) for name in shared}
 
 

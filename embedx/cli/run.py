@@ -1,6 +1,5 @@
 """What `embedx train` and `embedx classify` share: output folder, checkpoints, settings shown, the model saved."""
 
-import json
 import math
 import os
 import shlex
@@ -10,12 +9,17 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import typer
+
+from embedx.cli.tables import show_facts
 from embedx.errors import DivergedError, EmbedxError
-from embedx.settings import Settings, as_arguments, as_typed, seconds
+from embedx.settings import as_arguments, as_typed, seconds
+from embedx.storage.disk import free_disk, summary
 from embedx.storage.folder import check_output
 from embedx.text.sources import COMPRESSED, STANDARD_INPUT
-from embedx.training.checkpoint import Checkpoints, Request
+from embedx.training.checkpoint import KEPT, Checkpoints, Request
 from embedx.training.interrupts import to_the_end
+from embedx.training.memory import MemoryPlan
 from embedx.training.progress import Progress
 from embedx.training.trainer import Outcome
 
@@ -69,13 +73,15 @@ def save_somewhere(save: Callable[[Path], Path], folder: Path, checkpoints: Chec
         raise EmbedxError(f"{what}; {remedy}") from error
 
 
-def default_output(source: str, objective: str) -> Path:
+def default_output(objective: str, *sources: str) -> Path:
     """`corpus.ns.embedx` in the working folder for `…/corpus.txt.gz`."""
-    return Path(f"{stem_of(source)}.{objective}.embedx")
+    return Path(f"{stem_of(*sources)}.{objective}.embedx")
 
 
-def stem_of(source: str) -> str:
-    """`corpus` for `…/corpus.txt.gz`."""
+def stem_of(source: str, *others: str) -> str:
+    """`corpus` for `…/corpus.txt.gz`; of several files the name of the folder that they share."""
+    if others and all(map(os.path.exists, (source, *others))):
+        source = os.path.commonpath(list(map(os.path.abspath, (source, *others))))
     if source == STANDARD_INPUT:
         return "stdin"
     path = Path(os.path.basename(source.rstrip("/")))
@@ -83,22 +89,33 @@ def stem_of(source: str) -> str:
     return path.stem.replace("*", "").strip(".-_@") or "corpus"
 
 
-def show_plan(given: SimpleNamespace, folder: Path, settings: Mapping[str, Any]) -> None:
-    """Print where a run would write its model, and its settings; - is not set, or decided by the data."""
-    check_output(folder, given.overwrite or given.resume)
+def show_plan(
+    given: SimpleNamespace, folder: Path, settings: Mapping[str, Any], size: Mapping[str, int], plan: MemoryPlan,
+    on_disk: tuple[float, float] | None = None,
+) -> None:  # fmt: skip
+    """Print where a run would write its model, its settings, the size of the data, memory and disk, and end the command.
+
+    on_disk  bytes of the model and of a checkpoint; by default those of the weights, where these are in the plan
+    """
+    weights = plan.needs.get("weights", 0.0)
+    state = ["weights", "optimizer", "objective"] if "objective" in plan.needs else []  # L-BFGS has no checkpoints
+    model, checkpoint = on_disk or (weights, sum(plan.needs[name] for name in state))
+    disk = {"model": model, "checkpoints": (KEPT + 1) * checkpoint} if model else {}
+    found: dict[str, Any] = {"model": str(folder)}
     if given.as_json:
-        print(json.dumps({"model": str(folder), "settings": settings}))
-        return
-    print(f"model\t{folder}")
-    for name, value in settings.items():
-        print(f"{name.replace('_', '-')}\t{as_typed(value) or '-'}")
+        needs = {"memory": plan.parts, "available": plan.available, "disk": disk, "disk_free": free_disk(folder)}
+        found |= {"settings": settings, "data": size, **needs}
+    else:
+        found |= {name.replace("_", "-"): value for name, value in settings.items()}
+        found |= {"data": size, "memory": summary(plan.parts, plan.available) + ": TOO LITTLE" * (not plan.fits)}
+        found["disk"] = summary(disk, free_disk(folder)) if disk else "known after training, as weights are sparse"
+    show_facts(found, given.as_json)
+    raise typer.Exit
 
 
-def note_settings(progress: Progress, given: Mapping[str, Any], *groups: Settings) -> None:
-    """Log the settings that were given, or all with --verbose, except those that the data may still change."""
-    used = {name: value for group in groups for name, value in group.record().items() if name not in group.open}
-    if used.get("time_budget"):
-        del used["epochs"]
+def note_settings(progress: Progress, given: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
+    """Log the settings that were given, or all with --verbose."""
+    used = {name: value for name, value in settings.items() if name != "epochs" or not settings.get("time_budget")}
     shown = {name: value for name, value in used.items() if progress.is_verbose or name in given}
     if line := " ".join(f"{name.replace('_', '-')}={as_typed(v)}" for name, v in shown.items() if v is not None):
         progress.note(line)
@@ -120,7 +137,8 @@ def plain_numbers(metrics: Mapping[str, float]) -> dict[str, float | None]:
 
 def metric_lines(*models: Mapping[str, float]) -> list[str]:
     """One metric per line, models side by side."""
-    return [
-        "\t".join([name, *(f"{each[name]:,}" if isinstance(each[name], int) else f"{each[name]:.4f}" for each in models)])
-        for name in models[0]
-    ]
+
+    def text(value: float | None) -> str:
+        return "" if value is None else f"{value:,}" if isinstance(value, int) else f"{value:.4f}"
+
+    return ["\t".join([name, *(text(each.get(name)) for each in models)]) for name in models[0]]

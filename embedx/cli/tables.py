@@ -2,10 +2,11 @@
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from embedx.pages.plain import aligned
+from embedx.settings import as_typed
 
 
 def show(heading: Sequence[str], rows: Sequence[Sequence[str]], value: Any = None) -> None:
@@ -16,3 +17,18 @@ def show(heading: Sequence[str], rows: Sequence[Sequence[str]], value: Any = Non
         print("\n".join(aligned([heading, *rows])))
     else:
         print("".join("\t".join(row) + "\n" for row in rows), end="")
+
+
+def show_facts(found: Mapping[str, Any], as_json: bool) -> None:
+    """Print named values of any kind, a row each."""
+    rows = [(name.replace("_", " "), text(value)) for name, value in found.items()]
+    show(("name", "value"), rows, found if as_json else None)
+
+
+def text(value: Any) -> str:
+    """A value for people."""
+    if isinstance(value, list | tuple):
+        return " ".join(map(text, value))
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name.replace('_', '-')}={text(each)}" for name, each in value.items())
+    return f"{value:,}" if type(value) is int else as_typed(value) or "-"

@@ -62,10 +62,11 @@ def compare(
 ) -> None:  # fmt: skip
     """Train several objectives on the same data, and rank them.
 
-    Each is trained for the same time. The folder gets a page with the ranking and learning curves.
+    Each is trained for the same time, but to convergence where its settings say so, such as weights=tree. The folder gets
+    a page with the ranking and learning curves.
 
     data        text, named as for `embedx train`, but not -; with --test, labelled data, as for `embedx classify`
-    objectives  the output layers, separated by commas: ns,hs,ar
+    objectives  the output layers, separated by commas, perhaps with settings: ns,hs or softmax,ova:loss=squared-hinge
     resume      add the missing runs to the comparison in the folder
     """
     given = SimpleNamespace(**locals())

@@ -1,7 +1,6 @@
 """The work of the commands about text and word vectors: settings chosen, the library called, the result printed."""
 
 import json
-import shlex
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +17,7 @@ from embedx.settings import PhraseSettings, TextSettings
 from embedx.skipgram import collapsed, task as skipgram
 from embedx.skipgram.configuration import Configuration, configure
 from embedx.skipgram.corpus_report import check, table
-from embedx.storage.folder import task_of
+from embedx.storage.folder import check_output, task_of
 from embedx.text.encode import encode
 from embedx.text.phrase_list import Collocation
 from embedx.text.phrases import phrases_of
@@ -32,9 +31,7 @@ def train(given: SimpleNamespace) -> None:
     """Train word vectors and print what came of it."""
     with reporter(given) as progress:
         if given.dry_run:
-            run.show_plan(given, *_decided(given)[2:])
-            progress.note(f"{shlex.join(['embedx', 'corpus', 'check', *given.corpora])} measures time, memory and disk")
-            return
+            _show_plan(given, progress)
         folder, trained = train_words(given, progress)
     facts = trained.vectors.facts
     if given.as_json:
@@ -54,7 +51,7 @@ def train_words(given: SimpleNamespace, progress: Progress) -> tuple[Path, skipg
     Settings that were typed have priority over those of a recipe, then come the objective's own, then the defaults.
     """
     typed, corpora = given.typed or {}, given.corpora
-    config, cluster, folder, _ = _decided(given)
+    config, cluster, folder = _decided(given)
     checkpoints, overwrite = run.checkpoints_of("train", given, folder, progress)
     trainer = collapsed.train if given.collapsed else skipgram.train
     if cluster.is_asked_for:
@@ -62,7 +59,8 @@ def train_words(given: SimpleNamespace, progress: Progress) -> tuple[Path, skipg
 
         trainer = partial(words.train, cluster=cluster)
     progress.note(run.command_line("train", given, objective=config.objective.name, output=folder))
-    run.note_settings(progress, recipe_defaults(corpora) | typed, *config.groups(), cluster)
+    settings = {name: value for name, value in config.record().items() if name not in config.settings.open}
+    run.note_settings(progress, recipe_defaults(corpora) | typed, settings | cluster.record())
     with checkpoints.ended():
         trained = trainer(corpora, config, progress=progress, cache_dir=given.cache_dir, checkpoints=checkpoints)
     trained.vectors.facts["command"] = run.command_line("train", given)
@@ -70,8 +68,20 @@ def train_words(given: SimpleNamespace, progress: Progress) -> tuple[Path, skipg
     return place, trained
 
 
-def _decided(given: SimpleNamespace) -> tuple[Configuration, ClusterSettings, Path, dict[str, Any]]:
-    """What is decided before the text is read: configuration, cluster, output folder, and the settings for people."""
+def _show_plan(given: SimpleNamespace, progress: Progress) -> None:
+    """Read the text, which a run then finds encoded, and print what that run would be."""
+    config, _, folder = _decided(given)
+    check_output(folder, given.overwrite or given.resume)
+    with skipgram.encoded_corpus(given.corpora, config, progress, given.cache_dir) as corpus:
+        task = skipgram.prepared(corpus, config, progress)
+        size = {"tokens": corpus.n_tokens, "words": len(task.words)}
+        plan = collapsed.memory_plan(task) if given.collapsed else task.memory_plan()
+        settings = {"objective": config.objective.name, **task.config.record()}
+        run.show_plan(given, folder, settings, size, plan, task.on_disk())
+
+
+def _decided(given: SimpleNamespace) -> tuple[Configuration, ClusterSettings, Path]:
+    """What is decided before the text is read: configuration, cluster and output folder."""
     typed, corpora = given.typed or {}, given.corpora
     check_stopping(typed)
     sources = resolve(corpora)  # reports a mistyped name before anything else is done
@@ -81,11 +91,10 @@ def _decided(given: SimpleNamespace) -> tuple[Configuration, ClusterSettings, Pa
     for mode, is_asked_for in (("--collapsed", given.collapsed), ("--walks", config.graph is not None)):
         if is_asked_for and cluster.is_asked_for:
             raise EmbedxError(f"--cluster does not apply with {mode}; leave out one of them")
-    folder = given.output or run.default_output(corpora[0], name)
+    folder = given.output or run.default_output(name, *corpora)
     _check_folder(folder, config.start.path if config.start else None)
     check_formats(sources, config.text)
-    open_settings = dict.fromkeys(config.settings.open)
-    return config, cluster, folder, {"objective": name, **config.record(), **open_settings}
+    return config, cluster, folder
 
 
 def _check_folder(folder: Path, start: Path | None) -> None:
@@ -115,10 +124,7 @@ def phrases(given: SimpleNamespace) -> list[tuple[int, Collocation]]:
 
 def check_corpus(given: SimpleNamespace) -> None:
     """Print what a corpus is like, and what `train` with the same arguments would take here."""
-    check_stopping(given.typed)
-    config = configure(given.objective, given.typed, defaults=recipe_defaults(given.corpora))
-    objectives.check_applies(given.typed, given.objective)
-    output = given.output or run.default_output(given.corpora[0], given.objective)
+    config, _, output = _decided(given)
     found = check(given.corpora, config, output=output, cache_dir=given.cache_dir, progress=reporter(given))
     print(json.dumps(found) if given.as_json else table(found))
 
@@ -137,16 +143,12 @@ def score_text(models: list[str], corpus: str, seed: int, progress: Progress) ->
         heldout.check_same_words(loaded[0].words, each.words)
     pairs, calibration = heldout.pairs_of(corpus, loaded[0], seed=seed, progress=progress)
     found = [heldout.evaluate(each, pairs, calibration, progress) for each in loaded]
-    metrics = [each.metrics() for each in found]
+    names, metrics = list(models), [each.metrics() for each in found]
+    if len(found) == 2:
+        gain = heldout.compare(*found)
+        names, difference = ["model", "other", "difference"], {"log_likelihood": gain.value, "standard_error": gain.error}
+        metrics.append(difference)
+    numbers, lines = [*map(run.plain_numbers, metrics)], run.metric_lines(*metrics)
     if len(found) == 1:
-        return run.plain_numbers(metrics[0]), run.metric_lines(metrics[0])
-    if len(found) > 2:
-        return dict(zip(models, map(run.plain_numbers, metrics), strict=True)), [
-            "\t".join(["model", *models]),
-            *run.metric_lines(*metrics),
-        ]
-    gain = heldout.compare(*found)
-    difference = {"log_likelihood": gain.value, "standard_error": gain.error}
-    named = zip(("model", "other", "difference"), map(run.plain_numbers, (*metrics, difference)), strict=True)
-    lines = run.metric_lines({f"difference_{name}": value for name, value in difference.items()})
-    return dict(named), [*run.metric_lines(*metrics), *lines]
+        return numbers[0], lines
+    return dict(zip(names, numbers, strict=True)), ["\t".join(["metric", *names]), *lines]

@@ -22,11 +22,13 @@ from embedx.comparison.text import Text
 from embedx.comparison.tuning import tuned
 from embedx.errors import EmbedxError
 from embedx.labeled.digits import GENERATED
+from embedx.settings import settings_of
 from embedx.storage import locks
 from embedx.storage.atomic import write_text
 from embedx.storage.folder import installed_version
 from embedx.training.progress import Progress, Silent
 
+FILES = ("train_labels", "test", "test_labels", "pairs", "analogies", "cache_dir")  # named beside the data
 PAGE, NUMBERS, WORK = "compare.html", "compare.csv", "work"
 
 
@@ -66,16 +68,21 @@ class Comparison:
         """Make the runs that are not recorded yet, seed after seed, until Ctrl-C."""
         data, settings, records, progress = self.data, self.settings, self.records, self.progress
         try:
-            options = tuned(data, self.names, settings, self.folder / WORK, records, progress) if settings.tune else {}
+            by_time = [name for name in self.names if name not in data.converging]
+            options = tuned(data, by_time, settings, self.folder / WORK, records, progress) if settings.tune else {}
             jobs = [(seed, name) for seed in range(1, settings.seeds + 1) for name in self.names]
             left = [job for job in jobs if records.find(objective=job[1], seed=job[0]) is None]
             if len(left) < len(jobs):
                 progress.note(f"{len(left)} of {len(jobs)} runs are left")
+            refused: set[str] = set()  # for want of memory, say
             progress.start("comparing", len(left), " runs")
             try:
                 for k, (seed, name) in enumerate(left, 1):
+                    if name in refused:
+                        continue
                     began = time.monotonic()
                     outcome = runs.measured(data, name, seed, settings, self.folder / WORK, options.get(name, {}))
+                    refused |= {name} if outcome.get("refused") else set()
                     record = records.add(outcome, objective=name, seed=seed)
                     self.write()
                     only = ranked([record], [name], data.measures, data.unit)
@@ -103,6 +110,16 @@ class Comparison:
         write_text(self.folder / NUMBERS, csv_text(ranking))
 
 
+def compared(
+    names: Sequence[str], files: Mapping[str, Any], given: Mapping[str, Any], objectives: Sequence[str], folder: Path,
+    **how: Any,
+) -> Comparison:  # fmt: skip
+    """As `compare`, on the data of `data_of`, with the settings of the comparison and of its runs together in `given`."""
+    own = CompareSettings.from_options(dict(given))
+    passed = {name: value for name, value in given.items() if name not in settings_of(CompareSettings)}
+    return compare(data_of(names, passed, own, **files), objectives, own, folder, **how)
+
+
 def compare(
     data: Data, objectives: Sequence[str], settings: CompareSettings, folder: Path, *, resume: bool = False,
     overwrite: bool = False, progress: Progress | None = None, command: Sequence[str] = (),
@@ -128,6 +145,8 @@ def compare(
     found = Comparison(data, names, settings, folder, Records(folder, identity, overwrite=not resume), progress)
     progress.note(settings.plan(len(names)))
     facts = data.prepare(progress)
+    if data.converging:
+        progress.note(f"{', '.join(sorted(data.converging))}: trained to convergence, not for a time")
     found.circumstances = {
         "data": ", ".join([data.name, *(f"{name} {value}" for name, value in facts.items())]),
         "runs": f"{until}, --threads {settings.used_threads}, seeds 1 to {settings.seeds}, objectives taking turns",

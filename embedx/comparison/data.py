@@ -1,16 +1,29 @@
 """What objectives are compared on: the base of text and labelled data."""
 
+import dataclasses
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from embedx.comparison.settings import CompareSettings
-from embedx.errors import EmbedxError
+from embedx import objectives
+from embedx.comparison.settings import OF_ALL_RUNS, OF_VALIDATION, CompareSettings
+from embedx.errors import EmbedxError, near
 from embedx.evaluation.statistics import Score
-from embedx.settings import as_arguments, as_typed, option_name
+from embedx.settings import Settings, as_arguments, as_typed, option_name, read_value
 from embedx.training.progress import Progress
+
+
+def listed(text: str) -> list[str]:
+    """What `--objectives ns,ova:loss=squared-hinge,weights=tree` names; settings follow their objective."""
+    found: list[str] = []
+    for each in filter(None, map(str.strip, text.split(","))):
+        if found and "=" in each and ":" not in each:
+            found[-1] += f",{each}"
+        else:
+            found.append(each)
+    return found
 
 
 class Data(ABC):
@@ -23,6 +36,7 @@ class Data(ABC):
     command: ClassVar[str]
     unit: ClassVar[str]  # "words" or "examples"
     taken: ClassVar[tuple[str, ...]]  # names of options
+    of_variants: ClassVar[type[Settings]]  # settings that an objective may be tried with, beside its own
     otherwise: ClassVar[str]  # what is said of other options
     measures: Sequence[str]  # in the order of tables; the first is ranked by if all runs have it
     curve_of: str
@@ -32,15 +46,34 @@ class Data(ABC):
             raise EmbedxError(f"{option_name(others[0])} {self.otherwise}")
         self.names, self.options, self.settings, self.files = list(names), dict(options), settings, files
         self.of_runs: dict[str, Any] = {}  # further options
+        self.converging: set[str] = set()  # of the objectives compared, those that train by their own epochs, to the end
 
     @property
     def name(self) -> str:
         return " ".join(os.path.basename(name.rstrip("/")) or name for name in self.names)
 
-    def arguments(self) -> list[str]:
-        """What a run is started with, beside objective, seed, time and places."""
-        given = {name: value for name, value in (self.options | self.of_runs).items() if value is not None}
-        return [*self.names, *as_arguments(given)]
+    def variant(self, name: str) -> tuple[str, dict[str, Any]]:
+        """The objective and the settings of `ova:loss=squared-hinge,weights=tree`. Raises `EmbedxError` for what is none."""
+        objective, _, rest = name.partition(":")
+        of_objective = objectives.find(objective).Settings
+        known = [each for group in (self.of_variants, of_objective) for each in dataclasses.fields(group)]
+        fields, options = {each.name: each for each in known if each.name not in OF_ALL_RUNS}, {}
+        for each in filter(None, rest.split(",")):
+            setting, _, text = each.partition("=")
+            if (field := fields.get(setting.replace("-", "_"))) is None:
+                raise EmbedxError(
+                    f"--objectives {name}: {setting} cannot be set here; {near(setting, fields, 'see --help-all')}"
+                )
+            options[field.name] = read_value(field, text)
+        return objective, options
+
+    def arguments(self, variant: str) -> list[str]:
+        """What a run is started with, beside seed, time and places."""
+        objective, own = self.variant(variant)
+        left_out = OF_VALIDATION if variant in self.converging else ()
+        given = {name: value for name, value in (self.options | self.of_runs | own).items() if value is not None}
+        given = {name: value for name, value in given.items() if name not in left_out}
+        return [*self.names, *as_arguments(given), "--objective", objective]
 
     def identity(self) -> dict[str, Any]:
         """What decides the results, beside time, threads and machine."""

@@ -5,26 +5,26 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from embedx import objectives
 from embedx.classification import classifier
-from embedx.classification.settings import ClassifySettings, share_of_rows
+from embedx.classification.defaults import is_label_by_label, new_objective, resolved
+from embedx.classification.settings import ClassifySettings, check_given, share_of_rows
 from embedx.comparison.data import Data
 from embedx.comparison.settings import OF_LABELS, CompareSettings
 from embedx.errors import EmbedxError
 from embedx.evaluation import learning_curves
+from embedx.evaluation.labels import scores_by_groups
 from embedx.evaluation.statistics import Score
 from embedx.labeled.arrays import is_binary
 from embedx.labeled.digits import GENERATED
 from embedx.labeled.files import head_of, source_of
 from embedx.labeled.read import read, read_training
 from embedx.labeled.tables import TableSettings
+from embedx.objectives.contract import Objective
 from embedx.text.sources import STANDARD_INPUT
 from embedx.text.streams import begins_labelled
 from embedx.training.progress import Progress
 
-GROUPS = 50  # of test rows: a standard error from so many is itself within a tenth, as a rule
 VALIDATION, MAX_VALIDATION = 0.1, 2000  # share of the training rows, and how many at most: they are scored after each epoch
 PATIENCE = 2**31 - 1  # epochs: no run ends before its time
 PRECISIONS = ("p@1", "p@3", "p@5")
@@ -36,12 +36,13 @@ class LabelledData(Data):
     names  what `embedx classify` takes, with `train_labels` where it holds none; `test` and `test_labels` likewise
     """
 
-    command, unit, taken = "classify", "examples", OF_LABELS
+    command, unit, taken, of_variants = "classify", "examples", OF_LABELS, ClassifySettings
     otherwise = "applies to text; with --test, DATA are labelled"
 
     def __init__(self, names: Sequence[str], options: Mapping[str, Any], settings: CompareSettings, **files: Any) -> None:
         super().__init__(names, options, settings, **files)
         self.train = names[0]
+        self.variants: dict[str, tuple[ClassifySettings, Objective]] = {}
         self.train_labels, self.test, self.test_labels = map(files.get, ("train_labels", "test", "test_labels"))
         if len(names) > 1:
             raise EmbedxError(f"{names[1]}: with --test, DATA is one file of training rows")
@@ -51,9 +52,15 @@ class LabelledData(Data):
             raise EmbedxError("-: can be read only once, and each run reads it; name a file")
 
     def check(self, names: Sequence[str]) -> None:
-        for name in names:
-            objectives.find(name)
-        ClassifySettings.from_options(self.options)
+        self.variants = {name: self._checked(name) for name in names}
+
+    def _checked(self, name: str) -> tuple[ClassifySettings, Objective]:
+        """The settings and the objective of a variant, as they are without a time budget."""
+        objective, own = self.variant(name)
+        objectives.check_applies(own, objective)
+        settings, found = ClassifySettings.from_options(self.options | own), new_objective(objectives.find(objective), own)
+        check_given(own, settings, found)
+        return settings, found
 
     def fingerprints(self) -> list[Any]:
         validation = self.settings.validation or ""
@@ -70,6 +77,9 @@ class LabelledData(Data):
         is_single = one or bool((self.rows.labels.n_of_row <= 1).all())
         self.measures = ("log_likelihood", *PRECISIONS, "ndcg@5") if is_single else ("ndcg@5", *PRECISIONS, "log_likelihood")
         self.curve_of = "validation " + ("log-likelihood" if is_single else "nDCG@5")
+        for name, (given, objective) in self.variants.items():  # only those that ask for it: others are compared at equal time
+            if ":" in name and is_label_by_label(resolved(given, objective, training), objective):
+                self.converging.add(name)
         validation = self.settings.validation or f"{min(VALIDATION, MAX_VALIDATION / len(training)):.3g}"
         self.of_runs = {"train_labels": self.train_labels}
         if share_of_rows(validation) != 0:
@@ -87,15 +97,7 @@ class LabelledData(Data):
 
     def scores(self, model: Path) -> tuple[dict[str, Score], dict[str, Any]]:
         """The scores on the test rows, by groups of rows."""
-        found, n = classifier.load(model), len(self.rows)
-        groups = [found.evaluate(self.rows.rows(np.arange(k, n, GROUPS))) for k in range(min(GROUPS, n))]
-        scores = {}
-        for name in self.measures:
-            sizes = [int(each["n"] - (each["n_unknown"] if name == "log_likelihood" else 0)) for each in groups]
-            if all(name in each for each in groups) and sum(sizes) > 0:
-                sums = [each[name] * size if size else 0.0 for each, size in zip(groups, sizes, strict=True)]
-                scores[name] = Score.of_groups(sums, sizes)
-        return scores, {}
+        return scores_by_groups(classifier.load(model).evaluate, self.rows, self.measures), {}
 
     def curve(self, facts: Mapping[str, Any]) -> list[list[float]]:
         return learning_curves.validation_points(facts, self.measures[0])

@@ -31,6 +31,7 @@ class Line:
     epochs: float
     seconds: float
     loss: float | None
+    converged: bool  # trained to the end by its own epochs, whatever the time of the others
     tuned: dict[str, Any]  # options that --tune chose; empty where the defaults were best
 
 
@@ -85,7 +86,8 @@ def line_of(name: str, runs: Sequence[Run], found: dict[str, Standing]) -> Line:
         name, [run["seed"] for run in runs], found, pace=float(np.median(known["pace"])),
         peak=max([peak for compiled, peak in peaks if not compiled] or [peak for _, peak in peaks], default=None),
         epochs=float(np.mean(known["epochs"])), seconds=float(np.mean(known["seconds"])),
-        loss=float(np.mean(known["loss"])) if known["loss"] else None, tuned=runs[-1].get("tuned", {}),
+        loss=float(np.mean(known["loss"])) if known["loss"] else None, converged=results[-1].get("converged", False),
+        tuned=runs[-1].get("tuned", {}),
     )  # fmt: skip
 
 

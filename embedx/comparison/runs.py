@@ -44,8 +44,9 @@ def command_of(
 ) -> list[str]:  # fmt: skip
     """The command of a run that writes its model and its log to `folder`; `options` are for this objective."""
     places = ["--output", str(folder / "model"), "--log-json", str(folder / "log"), "--checkpoint-every", "0", "--json"]
-    how = ["--seed", str(seed), "--threads", str(settings.used_threads), *stopping, *as_arguments(options)]
-    return [sys.executable, "-m", "embedx", data.command, *data.arguments(), "--objective", objective, *how, *places]
+    until = () if objective in data.converging and settings.epochs is None else stopping
+    how = ["--seed", str(seed), "--threads", str(settings.used_threads), *until, *as_arguments(options)]
+    return [sys.executable, "-m", "embedx", data.command, *data.arguments(objective), *how, *places]
 
 
 def measured(
@@ -65,7 +66,7 @@ def measured(
         found = {
             "epochs": facts["epochs"], "seconds": facts["seconds"], "pace": facts[f"{data.unit}_per_second"],
             "loss": facts["final_loss"], "peak": ended.peak, "compiled": COMPILING in ended.complaints,
-            "scores": records, **beside, "curve": thinned(data.curve(facts)),
+            "scores": records, **beside, "curve": thinned(data.curve(facts)), "converged": objective in data.converging,
         }  # fmt: skip
         if "learning_rate_lowered" in facts:
             found["lowered"] = facts["learning_rate_lowered"][-1]
@@ -104,7 +105,8 @@ def performed(
             why = ", as by the system when memory is short" if ended.code == -9 else ""
             return {"failed": f"killed by signal {-ended.code}{why}"}
         if ended.code:
-            return {"failed": last_line(ended.complaints) or f"ended with status {ended.code}"}
+            is_refused = ended.code == EmbedxError.exit_code  # as it would be with any seed
+            return {"failed": last_line(ended.complaints) or f"ended with status {ended.code}", "refused": is_refused}
         return result(json.loads(ended.printed.splitlines()[-1]), ended)
     except EmbedxError as error:
         return {"failed": str(error)}

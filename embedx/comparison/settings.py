@@ -1,7 +1,7 @@
 """Settings of `embedx compare`, and the names of those that it passes to each run."""
 
 from embedx.errors import EmbedxError
-from embedx.settings import MAX_THREADS, Settings, fraction, param, seconds
+from embedx.settings import MAX_THREADS, Settings, fraction, param, seconds, settings_of
 from embedx.training import trainer
 
 BUDGET = 60.0  # seconds for each run, where nothing is said
@@ -66,7 +66,7 @@ class CompareSettings(Settings):
             return f"{runs} × {self.epochs} epochs = {n_runs * self.epochs} epochs of training{tuning}"
         budget = self.time_budget or BUDGET
         total = n_runs * budget / 60
-        return f"{runs} × {budget:g} s = {total:.3g} minutes of training, beside reading and scoring"
+        return f"{runs} × {budget:g} s = {total:.3g} minutes of training; reading and scoring come on top"
 
     @property
     def budget(self) -> float:
@@ -84,3 +84,14 @@ class CompareSettings(Settings):
     @property
     def used_threads(self) -> int:
         return self.threads or trainer.usable_cores()
+
+
+OF_VALIDATION = ("validation", "validation_labels", "patience")
+OF_ALL_RUNS = {
+    *settings_of(CompareSettings),
+    *OF_VALIDATION,
+    "seed",
+    "labels",
+    "unseen",
+    "heldout_points",
+}  # of no one objective

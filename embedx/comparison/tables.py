@@ -41,6 +41,8 @@ def cells(ranking: Ranking, line: Line) -> dict[str, str]:
         f"{ranking.unit}/s": f"{line.pace:,.0f}", "peak MB": DASH if line.peak is None else f"{line.peak / MEGABYTE:,.0f}",
         "epochs": f"{line.epochs:.1f}", "seconds": f"{line.seconds:.1f}", "runs": str(len(line.seeds)),
     }  # fmt: skip
+    if any(each.converged for each in ranking.lines):
+        found["trained"] = "to convergence" if line.converged else "for the time"
     return found | ({"tuned": " ".join(as_arguments(line.tuned)) or DASH} if any(each.tuned for each in ranking.lines) else {})
 
 

@@ -15,6 +15,7 @@ from embedx.evaluation import heldout, learning_curves, word_sets, words
 from embedx.evaluation.statistics import Score, grouped
 from embedx.settings import TextSettings, VocabularySettings
 from embedx.skipgram.configuration import configure
+from embedx.skipgram.settings import SkipGramSettings
 from embedx.text.encode import encode
 from embedx.text.heldout import HeldOut, hold_out
 from embedx.text.sources import recipe_defaults, resolve
@@ -33,7 +34,7 @@ class Text(Data):
     pairs  files of word pairs, and `analogies` of questions, instead of the packaged ones
     """
 
-    command, unit, taken = "train", "words", OF_TEXT
+    command, unit, taken, of_variants = "train", "words", OF_TEXT, SkipGramSettings
     otherwise = "applies to labelled data; without --test, DATA is text"
     measures = ("log_likelihood", "similarity", "analogies")
     curve_of = "held-out log-likelihood"
@@ -48,7 +49,8 @@ class Text(Data):
 
     def check(self, names: Sequence[str]) -> None:
         for name in names:
-            configure(name, self.options)
+            objective, own = self.variant(name)
+            configure(objective, self.options | own)
 
     def fingerprints(self) -> list[Any]:
         return [source.fingerprint for source in self.sources]

@@ -41,7 +41,7 @@ def tuned(
                     progress.note(f"trial of {name}, {typed(options)}: {outcome}")
                 return trial
 
-            has_negatives = "negatives" in settings_of(objectives.find(name).Settings)
+            has_negatives = "negatives" in settings_of(objectives.find(data.variant(name)[0]).Settings)
             found[name] = search(trial_of, has_negatives)["trial"]
             progress.note(f"{name}: best with {typed(found[name])}")
             progress.update(k + 1)

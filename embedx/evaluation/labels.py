@@ -30,12 +30,14 @@ from typing import NamedTuple
 import numpy as np
 
 from embedx.errors import DivergedError, EmbedxError
+from embedx.evaluation.statistics import Score
 from embedx.kernels.select import best_of_rows
-from embedx.labeled.data import Labels
+from embedx.labeled.data import Labeled, Labels
 
 BLOCK_FLOATS = 1 << 18  # computed at a time, so that they stay in the processor's cache
 MIN_LOG_LIKELIHOOD = -26.0  # of an example, in the code of augment & reduce (Ruiz et al. 2018)
 TEMPERATURES = (1e-3, 1e3)  # the range of the fit
+GROUPS = 50  # of test rows: a standard error from so many is itself within a tenth, as a rule
 TOLERANCE = 1e-8  # nats of log-likelihood: a step that gains less is the last one
 MAX_INSERTED, MANY_TIMES = 100, 32  # more of fewer labels than so many times as many are sorted, not inserted
 MAX_PASSES = 20  # of the fit; five to eight are usual
@@ -183,6 +185,20 @@ def per_label_csv(names: Sequence[str], train_counts: np.ndarray, threshold: flo
     for name, trained, tested, *measures in zip(names, *columns, strict=False):  # ids above are unknown labels
         out.writerow([name, trained, tested, shown, *(f"{each:.4f}" for each in measures)])
     return table.getvalue()
+
+
+def scores_by_groups(
+    evaluate: Callable[[Labeled], Mapping[str, float]], data: Labeled, measures: Iterable[str]
+) -> dict[str, Score]:  # fmt: skip
+    """The measures of test data by groups of rows, those that all groups have; `evaluate` is that of a classifier."""
+    n = len(data)
+    groups, scores = [evaluate(data.rows(np.arange(k, n, GROUPS))) for k in range(min(GROUPS, n))], {}
+    for name in measures:
+        sizes = [int(each["n"] - (each["n_unknown"] if name == "log_likelihood" else 0)) for each in groups]
+        if all(name in each for each in groups) and sum(sizes) > 0:
+            sums = [each[name] * size if size else 0.0 for each, size in zip(groups, sizes, strict=True)]
+            scores[name] = Score.of_groups(sums, sizes)
+    return scores
 
 
 def likelihood_warning(metrics: Mapping[str, float], n_labels: int) -> str:

@@ -80,13 +80,13 @@ class Report:
             "protocol": {"name": self.protocol, **PROTOCOL, "seed": self.seed},
             "scores": [
                 {"set": s.test, "model": s.model, "measure": s.measure, "score": number(s.score)}
-                | {"interval": [number(end) for end in s.interval], "used": s.used, "total": s.total, "oov": s.oov}
+                | {"interval": [*map(number, s.interval)], "used": s.used, "total": s.total, "oov": s.oov}
                 | {"candidates": s.candidates, **s.details}
                 for s in self.scores
             ],
             "differences": [
                 {"set": d.test, "measure": d.measure, "difference": number(d.difference)}
-                | {"interval": [number(end) for end in d.interval], "shared": d.shared, "runs": list(d.runs)}
+                | {"interval": [*map(number, d.interval)], "shared": d.shared, "runs": list(d.runs)}
                 for d in self.differences
             ],
             "conclusions": self.conclusions(),
@@ -94,39 +94,28 @@ class Report:
         }
 
     def rows(self) -> list[list[str]]:
-        """The scores, a row for each under a row of names."""
-        several = len(self.models) > 1
-        rows = [["set", *["model"] * several, "measure", "score", "95 % interval", "used/total", "OOV", "candidates"]]
-        for i, s in enumerate(self.scores):
-            side = [self.sides[i % len(self.models)]] * several
-            score, ends = shown(s.measure, s.score), shown(s.measure, *s.interval)
-            rows.append([s.test, *side, s.measure, score, ends, f"{s.used:,}/{s.total:,}", f"{s.oov:,}", f"{s.candidates:,}"])
-        return rows
-
-    def side_by_side(self) -> list[list[str]]:
-        """The scores with their intervals, a row for each set and a column for each model, under a row of names."""
-        n = len(self.models)
-        rows = [["set", "measure", *self.sides, "items"]]
+        """The scores with their 95 % intervals, a row for each set and a column for each model and for the difference of two
+        sides, under a row of names; items are those of the model that scores the fewest.
+        """
+        n, differences = len(self.models), {each.test: each for each in self.differences}
+        names = [*(self.sides if n > 1 else ["score (95 % interval)"]), *["A - B"] * bool(differences)]
+        rows = [["set", "measure", *names, "items", "OOV", "candidates"]]
         for first in range(0, len(self.scores), n):
             some = self.scores[first : first + n]
-            cells = [f"{shown(s.measure, s.score)} ({shown(s.measure, *s.interval)})" for s in some]
-            items = f"{min(s.used for s in some):,}/{some[0].total:,}"
-            rows.append([some[0].test, some[0].measure, *cells, items])
+            least = min(some, key=lambda each: each.used)
+            cells = [with_ends(each.measure, each.score, each.interval) for each in some]
+            if least.test in differences:
+                found = differences[least.test]
+                cells.append(with_ends(found.measure, found.difference, found.interval, "+"))
+            sizes = f"{least.used:,}/{least.total:,}", f"{least.oov:,}", f"{least.candidates:,}"
+            rows.append([least.test, least.measure, *cells, *sizes])
         return rows
 
     def table(self) -> str:
         """The same for people."""
         names = [f"{side}: {model}" for side, model in zip(self.sides, self.models, strict=True)]
-        lines = aligned(self.rows() if self.differences or len(names) == 1 else self.side_by_side())
-        if len(names) > 1 and not self.differences:
-            return "\n".join([*names, "", *lines])
-        if self.differences:
-            rows = [["set", "measure", "A - B", "95 % interval", "shared items"]]
-            for d in self.differences:
-                difference, ends = shown(d.measure, d.difference, sign="+"), shown(d.measure, *d.interval, sign="+")
-                rows.append([d.test, d.measure, difference, ends, f"{d.shared:,}"])
-            lines = [*names, "", *lines, "", *aligned(rows), "", *self.conclusions()]
-        return "\n".join(lines)
+        lines = [*names, "", *aligned(self.rows())] if len(names) > 1 else aligned(self.rows())
+        return "\n".join([*lines, *[""] * bool(self.differences), *self.conclusions()])
 
     def __str__(self) -> str:
         return self.table()
@@ -134,13 +123,16 @@ class Report:
     __repr__ = __str__  # in a notebook
 
     def tsv(self) -> str:
-        """The same for programs: a row for each score, then one for each difference, whose model is `A - B`; full precision,
-        and nothing where there is no number.
+        """The same for programs: a row for each score, then one for each difference, whose model is `A - B`; six significant
+        digits, and nothing where there is no number.
         """
         rows: list[list[Any]] = [["set", "model", "measure", "score", "low", "high", "used", "total", "oov", "candidates"]]
         rows += [[s.test, s.model, s.measure, s.score, *s.interval, s.used, s.total, s.oov, s.candidates] for s in self.scores]
         rows += [[d.test, "A - B", d.measure, d.difference, *d.interval, d.shared, "", "", ""] for d in self.differences]
-        return "\n".join("\t".join("" if cell != cell else str(cell) for cell in row) for row in rows)
+        return "\n".join(
+            "\t".join("" if cell != cell else f"{cell:.6g}" if isinstance(cell, float) else str(cell) for cell in row)
+            for row in rows
+        )
 
     def conclusions(self) -> list[str]:
         """A sentence for each difference."""
@@ -162,6 +154,12 @@ def sentence(found: ScoreDifference) -> str:
         by = shown(found.measure, abs(found.difference), sign="+").removeprefix("+")
         return f"{found.test}: {better} is better than {worse} by {by} (A - B: {ends}{runs})."
     return f"{found.test}: A and B cannot be told apart (A - B: {ends}{runs})."
+
+
+def with_ends(measure: str, value: float, interval: tuple[float, float], sign: str = "") -> str:
+    """A score with its interval: `0.651 (0.583 to 0.719)`."""
+    found = shown(measure, value, sign=sign)
+    return found if found == "-" else f"{found} ({shown(measure, *interval, sign=sign)})"
 
 
 def shown(measure: str, *values: float, sign: str = "") -> str:

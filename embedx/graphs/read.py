@@ -168,6 +168,6 @@ def node_types(file: str, names: Sequence[str]) -> list[str | None]:
                     found[node] = rest[0]
     except (OSError, UnicodeDecodeError) as error:
         raise EmbedxError(
-            f"--set node-types={file}: {getattr(error, 'strerror', None) or 'not UTF-8'}; give a text file"
+            f"--node-types {file}: {getattr(error, 'strerror', None) or 'not UTF-8'}; give a text file"
         ) from error
     return [found.get(name) for name in names]

@@ -10,14 +10,14 @@ MAX_LENGTH = 5000  # nodes: a chunk of training holds whole walks
 DEFAULTS = {"min_count": 1, "sample": 0.0, "epochs": 1, "window": 10}  # of other settings, with --walks
 
 
-class GraphSettings(Settings, fine=True):
+class GraphSettings(Settings):
     """Random walks over a graph, which are made while training and never stored."""
 
     panel = "Graphs"
 
     walks: int | None = param(
         None, "read CORPORA as the edges of a graph, and train on this many random walks from each node in each epoch",
-        at_least=1, at_most=100_000, fine=False,
+        at_least=1, at_most=100_000,
     )  # fmt: skip
     walk_length: int = param(80, "nodes of a walk", at_least=2, at_most=MAX_LENGTH)
     p: float = param(
@@ -28,7 +28,7 @@ class GraphSettings(Settings, fine=True):
     )
     directed: bool = param(False, "follow edges from the first node to the second only")
     weighted: bool = param(False, "take the third column as weights, to which the chances of edges are proportional")
-    node_types: str | None = param(None, "file of a node and its type per line, for metapath", metavar="path")
+    node_types: str | None = param(None, "file of a node and its type per line, for --metapath", metavar="path")
     metapath: str | None = param(
         None, "types of nodes that walks go through in turn, such as author,paper,author", metavar="type,..."
     )
@@ -36,14 +36,14 @@ class GraphSettings(Settings, fine=True):
     def __post_init__(self) -> None:
         super().__post_init__()
         if (self.node_types is None) != (self.metapath is None):
-            raise EmbedxError("--set metapath and --set node-types need each other; give both or none")
+            raise EmbedxError("--metapath and --node-types need each other; give both or none")
         if self.metapath is not None and (self.p, self.q) != (1, 1):
-            raise EmbedxError("--set metapath goes by types, not by --set p and --set q; leave these out")
+            raise EmbedxError("--metapath goes by types, not by --p and --q; leave these out")
         if self.metapath is not None:
             pattern = [each.strip() for each in self.metapath.split(",")]
             if len(pattern) < 2 or not all(pattern) or pattern[0] != pattern[-1]:
                 wanted = "two types or more, the last one the first again, such as author,paper,author"
-                raise EmbedxError(f"--set metapath={self.metapath}: must be {wanted}")
+                raise EmbedxError(f"--metapath {self.metapath}: must be {wanted}")
 
     def record(self) -> dict[str, Any]:
         """The values; none without --walks."""

@@ -189,7 +189,7 @@ class Walks:
             types = node_types(settings.node_types, graph.names)
             numbers = {each: k for k, each in enumerate(dict.fromkeys(wanted))}
             if missing := [each for each in numbers if each not in types]:
-                raise EmbedxError(f"--set metapath={settings.metapath}: no node of the graph has the type {missing[0]}")
+                raise EmbedxError(f"--metapath {settings.metapath}: no node of the graph has the type {missing[0]}")
             node_type = np.array([numbers.get(each, NO_TYPE) if each else NO_TYPE for each in types], dtype=np.int32)
             pattern = np.array([numbers[each] for each in wanted[:-1]], dtype=np.int32)
             starts = starts[node_type[starts] == pattern[0]]

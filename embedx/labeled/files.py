@@ -9,7 +9,7 @@ import itertools
 import os
 from collections.abc import Iterator
 
-from embedx.errors import EmbedxError, near
+from embedx.errors import EmbedxError, near_file
 from embedx.text.recipes import recipe_names
 from embedx.text.sources import ROWS, STANDARD_INPUT, Source, is_url, recipe_meant
 from embedx.text.streams import ReadAhead, UnpackedReader
@@ -35,7 +35,7 @@ def source_of(name: str) -> Source:
     try:
         size = os.stat(name).st_size
     except OSError as error:
-        remedy = near(name, recipe_names(), "check the name and your rights")
+        remedy = near_file(name, "check the name and your rights", recipe_names())
         raise EmbedxError(f"{name}: cannot be opened ({error.strerror}); {remedy}") from error
     return Source(name, ROWS, {"size": size} if os.path.isfile(name) else None)  # a pipe, as in <(zcat ...), is read once
 

@@ -43,7 +43,7 @@ class SearchSettings(Settings, fine=True):
     )
     negatives: int = param(100, "number of negatives drawn for each positive", at_least=1, fine=False)
     warm_up: float = param(
-        0.02, "epochs with drawn negatives (for words --draws, for labels --negatives) before the search begins", at_least=0.0
+        0.02, "epochs with drawn negatives (for words `draws`, for labels --negatives) before the search begins", at_least=0.0
     )
     found: int | None = param(
         None, "rows of the highest scores that each word keeps of those that it finds; by default 4 beside drawn rows, 8 alone",
@@ -52,7 +52,7 @@ class SearchSettings(Settings, fine=True):
     refresh: int = param(256, "refresh the rows found for a word every N of its occurrences as an input", at_least=1)
     tail: bool = param(
         True,
-        "loss `softmax`: drawn rows (--draws) stand for all that are not found, by an unbiased estimate of the normaliser; "
+        "loss `softmax`: drawn rows (`draws`) stand for all that are not found, by an unbiased estimate of the normaliser; "
         "without, the loss is among the rows found alone",
     )
 

@@ -1,5 +1,7 @@
 """The page of a classifier: its predictions for test data."""
 
+import csv
+import io
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +14,7 @@ from embedx.classification.classifier import Classifier
 from embedx.classification.settings import ClassifySettings
 from embedx.evaluation import answers
 from embedx.evaluation.answers import FrequencyBin, Reliability
-from embedx.evaluation.labels import LabelMetrics, hits, likelihood_warning
+from embedx.evaluation.labels import LabelMetrics, hits, likelihood_warning, per_label_csv
 from embedx.evaluation.learning_curves import validation_points
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.read import read
@@ -28,6 +30,7 @@ SHOWN_PREDICTIONS = 5
 SHOWN_FEATURES = 12  # words of a row, those of the largest values
 MISTAKES = 10
 MAX_ROWS = 25  # of a table of labels
+MAX_LABELS = 100  # with precision and recall
 DASH = "–"
 PALE = 0.35  # opacity of the bar of a bin with few predictions
 
@@ -50,13 +53,10 @@ def findings(
     if source is None:
         return common | {"source": None, "key_figures": figures, **in_training(classifier)}
     data = read(source, test_labels, progress=progress, like=classifier.known)
-    metrics = classifier.evaluate(data, progress=progress)
-    labels, kept = classifier.tested_labels(data.labels)
+    decided, label_rows = by_label(classifier, data, progress)
+    metrics = classifier.evaluate(data, progress=progress) | decided
+    top, probability, labels, kept = predictions(classifier, data, progress)
     data = data.rows(kept)
-    best = list(classifier.top_k(data.features, PREDICTIONS, progress))
-    n_predictions = min(PREDICTIONS, classifier.n_labels)
-    top = np.concatenate([ids for ids, _ in best]) if best else np.zeros((0, n_predictions), np.int32)
-    probability = np.concatenate([values for _, values in best]) if best else np.zeros((0, n_predictions), np.float32)
     is_right = hits(top, labels)
     labelled = np.flatnonzero(labels.n_of_row)
     drawn = np.random.default_rng(settings.seed).permutation(len(data))[: settings.examples]
@@ -69,12 +69,13 @@ def findings(
     def example_rows(rows: np.ndarray) -> list[list[str]] | None:
         """A table of rows with their labels and predictions and, where features are words, those of the largest values."""
         has_words = data.schema.vocabulary is not None and data.is_sparse
-        found = [["row", "labels", "best predictions", *(["words"] if has_words else [])]]
+        found = [["row" if data.ids is None else "id", "labels", "best predictions", *(["words"] if has_words else [])]]
         for row in rows.tolist():
             best = list(zip(top[row].tolist(), probability[row], is_right[row], strict=True))[:SHOWN_PREDICTIONS]
             shown = ", ".join(f"{name(k)} {p:.3f}{' ✓' if right else ''}" for k, p, right in best)
             words = [" ".join(heaviest(data, row))] if has_words else []
-            found.append([f"{kept[row]:,}", ", ".join(map(name, labels[row])) or DASH, shown, *words])
+            called = f"{kept[row]:,}" if data.ids is None else str(data.ids[row])
+            found.append([called, ", ".join(map(name, labels[row])) or DASH, shown, *words])
         return found if len(rows) else None
 
     confused = answers.confusions(top, labels)
@@ -88,9 +89,21 @@ def findings(
         "metrics": [["metric", "value"], *([name.replace("_", " "), number(value)] for name, value in metrics.items())],
         "warning": likelihood_warning(metrics, classifier.n_labels), **at_each_k(top, labels),
         "chart_of_reliability": reliability_chart(reliability, about_reliability(classifier, reliability)),
-        "bins": frequency_rows(answers.by_frequency(top, labels, classifier.counts)), "confused": rows if confused else None,
+        "bins": frequency_rows(answers.by_frequency(top, labels, classifier.counts)), "by_label": label_rows[: 1 + MAX_LABELS],
+        "confused": rows if confused else None,
         "mistakes": example_rows(surest), "examples": example_rows(np.sort(drawn)),
     }  # fmt: skip
+
+
+def predictions(classifier: Classifier, data: Labeled, progress: Progress) -> tuple[np.ndarray, np.ndarray, Labels, np.ndarray]:
+    """The best labels of the rows that are tested, by id, int32 (rows, PREDICTIONS), their probabilities, the labels that these
+    rows have, and which of all rows they are.
+    """
+    labels, kept = classifier.tested_labels(data.labels)
+    best = list(classifier.top_k(data.features[kept], PREDICTIONS, progress))
+    none = np.zeros((0, min(PREDICTIONS, classifier.n_labels)), np.float32)
+    top, probability = (np.concatenate([each[k] for each in best] or [none]) for k in (0, 1))
+    return top.astype(np.int32), probability, labels, kept
 
 
 def heaviest(data: Labeled, row: int) -> list[str]:
@@ -117,6 +130,18 @@ def in_training(classifier: Classifier) -> dict[str, list[list[str]]]:
     return {"bins": [row[:3] for row in frequency_rows(bins)], "frequent": frequent}
 
 
+def by_label(classifier: Classifier, data: Labeled, progress: Progress) -> tuple[dict[str, float], list[list[str]]]:
+    """The measures of decisions, and how well each label is decided on, the most frequent in test rows first; both are empty
+    where the classifier has no probabilities to decide by.
+    """
+    if classifier.facts.get("several_labels") and not classifier.has_probabilities:
+        return {}, []
+    measures, counts = classifier.evaluate_decisions(data, progress=progress)
+    names = [classifier.name(k) for k in range(classifier.n_labels)]
+    head, *rows = csv.reader(io.StringIO(per_label_csv(names, classifier.counts, measures.get("threshold"), counts)))
+    return measures, [head, *sorted(rows, key=lambda row: -int(row[2]))]
+
+
 def frequency_rows(bins: Sequence[FrequencyBin]) -> list[list[str]]:
     """A row for each bin."""
     ks = list(bins[0].recall) if bins else []
@@ -132,14 +157,19 @@ def frequency_rows(bins: Sequence[FrequencyBin]) -> list[list[str]]:
 # ---- the best k predictions
 
 
-def at_each_k(top: np.ndarray, labels: Labels) -> dict[str, Any]:
-    """Precision, recall and nDCG of the best k predictions, int (rows, k) by id, for each k: a table and a chart."""
+def scores_at_each_k(top: np.ndarray, labels: Labels) -> dict[str, list[float]]:
+    """Precision, recall and nDCG of the best k predictions, int (rows, k) by id, for each k."""
     ks = range(1, top.shape[1] + 1)
     metrics, labelled = LabelMetrics(0, ks=tuple(ks)), np.flatnonzero(labels.n_of_row)
     metrics.add_ranked(top, labels)
     found, right = metrics.result(), hits(top, labels)[labelled].cumsum(axis=1)
     recall = (right / labels.n_of_row[labelled, None]).mean(axis=0) if len(labelled) else np.full(len(ks), math.nan)
-    curves = {"precision": [found[f"p@{k}"] for k in ks], "recall": recall.tolist(), "nDCG": [found[f"ndcg@{k}"] for k in ks]}
+    return {"precision": [found[f"p@{k}"] for k in ks], "recall": recall.tolist(), "nDCG": [found[f"ndcg@{k}"] for k in ks]}
+
+
+def at_each_k(top: np.ndarray, labels: Labels) -> dict[str, Any]:
+    """The same as a table and a chart."""
+    curves, ks = scores_at_each_k(top, labels), range(1, top.shape[1] + 1)
     rows = [["k", *curves], *([f"{k}", *(number(values[k - 1]) for values in curves.values())] for k in ks)]
     lines = {name: [[(k, k, value) for k, value in zip(ks, values, strict=True)]] for name, values in curves.items()}
     chart = drawing.curves_chart(lines, 0, "score on labelled rows", "by-k", x_label="k, the number of predictions")

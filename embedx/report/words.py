@@ -34,10 +34,14 @@ def drawn_rows(n_words: int, n: int, seed: int) -> np.ndarray:
     return np.sort(rng.choice(n_words, min(n, n_words), replace=False, p=share / share.sum())).astype(np.int64)
 
 
-def scores_of(model: Path, pairs: Sequence[Path], analogies: Path | None, progress: Progress) -> tuple[Report | None, str]:
-    """The scores on the test sets given, else on the packaged ones, as `embedx eval` has them; or why there are none."""
+def scores_of(
+    models: Sequence[Path], pairs: Sequence[Path], analogies: Path | None, progress: Progress
+) -> tuple[Report | None, str]:  # fmt: skip
+    """The scores on the test sets given, else on the packaged ones, as `embedx eval` has them, of two models with the
+    differences; or why there are none.
+    """
     try:
-        return evaluation.evaluate([model], (), WordTests(pairs, analogies), progress=progress), ""
+        return evaluation.evaluate(models[:1], models[1:], WordTests(pairs, analogies), progress=progress), ""
     except EmbedxError as error:
         if pairs or analogies is not None:
             raise
@@ -64,7 +68,7 @@ def findings(
         shown |= {"map": map_data(vectors, on_map, near, places, settings.seed), "projection": projection.NAMES[name]}
     listed = {"Nearest words": settings.chosen_words, "Nearest words of random words": drawn}
     shown["neighbours"] = {title: neighbour_rows(vectors, some, near) for title, some in listed.items() if some}
-    scores, why = scores_of(model, pairs, analogies, progress)
+    scores, why = scores_of([model], pairs, analogies, progress)
     facts = vectors.facts
     held = facts.get("heldout") or {}
     held_rows = [["held-out text", "value"], *([fact.replace("_", " "), number(value)] for fact, value in held.items())]

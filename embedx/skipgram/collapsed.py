@@ -83,13 +83,17 @@ def train(
 
 def _check_memory(task: Task) -> int:
     """Bytes that are free for counting the pairs. Raises `EmbedxError` if the tables and their gradients will not fit."""
-    n_words, free = len(task.words), available_memory()
-    tables = n_bytes((task.tables.inputs.rows, task.tables.outputs.rows))
-    blocks = 4 * 5 * min(engine.BLOCK_FLOATS, n_words * n_words) * (task.config.settings.threads or 1)
-    plan = MemoryPlan({"tables": tables, "gradients": COPIES * tables + blocks}, 0, free)
+    plan = memory_plan(task)
     plan.check(f"{task.size} with --collapsed", SMALLER)
     plan.report(task.progress)
-    return min(MAX_COUNTING, free // 2)
+    return min(MAX_COUNTING, plan.available // 2)
+
+
+def memory_plan(task: Task) -> MemoryPlan:
+    """What the run needs, beside the counts, which go to disk where they do not fit."""
+    n_words, tables = len(task.words), n_bytes((task.tables.inputs.rows, task.tables.outputs.rows))
+    blocks = 4 * 5 * min(engine.BLOCK_FLOATS, n_words * n_words) * (task.config.settings.threads or 1)
+    return MemoryPlan({"tables": tables, "gradients": COPIES * tables + blocks}, 0, available_memory())
 
 
 def _warm_start(task: Task, objective: str) -> trainer.Outcome:

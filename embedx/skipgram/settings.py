@@ -68,7 +68,7 @@ class SkipGramSettings(TrainingSettings):
     )  # fmt: skip
     draws: int | None = param(
         None, "negatives per block, with --collapsed per input; by default enough to keep each update small", at_least=1,
-        at_most=MAX_DRAWS,
+        at_most=MAX_DRAWS, fine=True,
     )  # fmt: skip
     shuffle: bool = param(True, "train on chunks of 10,000 tokens in random order; otherwise in corpus order")
     subwords: str | None = param(
@@ -79,7 +79,7 @@ class SkipGramSettings(TrainingSettings):
     )
     buckets: int | None = param(
         None, f"with --subwords: number of hash buckets for n-grams; by default {BUCKETS:,}", at_least=1,
-        at_most=MAX_BUCKETS,
+        at_most=MAX_BUCKETS, fine=True,
     )  # fmt: skip
     heldout: float = param(
         0.0,
@@ -89,7 +89,7 @@ class SkipGramSettings(TrainingSettings):
     )  # fmt: skip
     heldout_points: int | None = param(
         None, "with --heldout: report the log-likelihood about N times during the run; the model keeps them", at_least=1,
-        panel="Held-out text",
+        panel="Held-out text", fine=True,
     )  # fmt: skip
 
     @property

@@ -325,7 +325,7 @@ def prepared(corpus: EncodedCorpus, config: Configuration, progress: Progress) -
         in_utf8 = [encoded(word) for word in words.words]
         need = subwords.listing_bytes(in_utf8, settings.ngrams)
         plan = MemoryPlan({"n-grams": need}, 0, available_memory())
-        plan.check(f"the n-grams of {len(words):,} words", "lower --max-vocab or --buckets")
+        plan.check(f"the n-grams of {len(words):,} words", "lower --max-vocab or --set buckets")
         parts, buckets = subwords.listed(in_utf8, settings.ngrams)
     tables = empty_tables(objective, settings, len(words), len(buckets))._replace(parts=parts)
     config = replace(config, settings=settings)

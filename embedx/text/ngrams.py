@@ -60,7 +60,7 @@ def fnv1a(content: bytes) -> int:
 
 
 def ngrams(lengths: str, n_buckets: int, option: str = "--subwords") -> NGrams:
-    """What `--subwords 3-6`, or 3 for n-grams of one length, and `--buckets` say. Raises `EmbedxError` for anything else."""
+    """What `--subwords 3-6`, or 3 for n-grams of one length, and `--set buckets=N` say. Raises `EmbedxError` for any other."""
     found = LENGTHS.fullmatch(lengths)
     shortest, longest = (int(found[1]), int(found[2] or found[1])) if found else (0, 0)
     if not 1 <= shortest <= longest <= MAX_CHARACTERS:

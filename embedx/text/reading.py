@@ -49,7 +49,7 @@ def read(
             progress.update(chunk.stored, tokens=n_tokens)
             if words.outgrows(memory):
                 if not writer.spill.segments:
-                    what = "they go to disk, and are merged at the end; --vocab-memory gives them more"
+                    what = "they go to disk, and are merged at the end; --set vocab-memory=N gives them more"
                     progress.note(f"the different words outgrow {amount(memory)} after {n_tokens:,} words of text: {what}")
                 writer.set_aside(words.emptied())
     progress.finish()

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from embedx.errors import EmbedxError, near
+from embedx.errors import EmbedxError, near_file
 from embedx.settings import Record
 
 KINDS = {"text": ("text", "wikipedia"), "classes": ("xc", "idx")}  # what a recipe is for, and the readers of each
@@ -150,8 +150,8 @@ def listed() -> list[dict[str, str]]:
 
 
 def near_recipe(name: str) -> str:
-    """What to do about a name that is no recipe's."""
-    return near(name, recipe_names(), "`embedx corpus list` shows the recipes")
+    """What to do about a name that is no file's and no recipe's."""
+    return near_file(name, "`embedx corpus list` shows the recipes", recipe_names())
 
 
 def _folders() -> Iterator[Path]:

@@ -277,9 +277,11 @@ class WordVectors:
         format   word2vec, glove, npz, ...; by default by the suffix
         options  dtype="float16", top=10_000 (words) and vectors="sum"
         """
+        from embedx.parameters import python_names
         from embedx.vectors.export import export
 
-        return export(self, format, Path(path), overwrite, **options)
+        with python_names():
+            return export(self, format, Path(path), overwrite, **options)
 
     def evaluate(self, **tests: Any) -> Any:
         """Scores on the packaged test sets, or on files named by `tests`, as `embedx.evaluate` does: an object that prints as a

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 from embedx import registry
-from embedx.errors import EmbedxError
+from embedx.errors import EmbedxError, near_file
 from embedx.text.sources import COMPRESSED, Source, is_url
 from embedx.text.streams import UnpackedReader
 from embedx.training.progress import SILENT, Progress
@@ -65,7 +65,7 @@ def read(path: str | Path, progress: Progress = SILENT, trust_pickle: bool = Fal
     """
     name = str(path)
     if not (is_url(name) or os.path.exists(name)):
-        raise EmbedxError(f"{name}: no such file or model folder")
+        raise EmbedxError(f"{name}: no such file or model folder; {near_file(name, 'check the name')}")
     with UnpackedReader(Source(name, "vectors", None)) as file:  # once, for it may be a pipe
         head = b""
         while len(head) < contract.HEAD_BYTES and (piece := file.read(contract.HEAD_BYTES - len(head))):
