@@ -83,9 +83,9 @@ class ClassifySettings(TrainingSettings):
     )
     weights: str | None = param(
         None,
-        "storage of weights on sparse features; `dense`: all, `sparse`: only those of features of a label's positives, `tree`: "
-        "sparse, in a tree over clusters of labels, for losses that are sums over labels; by default chosen by size: a tree "
-        "where non-zero values × labels × epochs exceed 2e12, or 1e11 from 10,000 labels on",
+        "weights on sparse features; `dense`: all, `sparse`: only those of features of a label's positives, `tree`: sparse, in "
+        "a tree over clusters of labels, for losses that are sums over labels; by default by size: tree where values × labels "
+        "× epochs exceed 2e12, or 1e11 from 10,000 labels on",
         choices=WEIGHTS,
         panel="Model",
     )
