@@ -46,7 +46,7 @@ class TextFeatureSettings(Settings):
         None, "text: lengths of character n-grams of words, such as 3-5; by default none", metavar="min-max"
     )
     min_ngram_count: int = param(2, "text: ignore n-grams that occur in fewer training rows", at_least=1, fine=True)
-    buckets: int = param(0, "text: number of hash buckets for n-grams; 0: no hashing", at_least=0)
+    buckets: int = param(0, "text: number of hash buckets for n-grams; 0: no hashing", at_least=0, fine=True)
     tokenizer: str | None = param(
         None,
         "text: how it is split into words; `whitespace`: at white space only, `words`: into runs of letters, marks and digits; "
