@@ -21,12 +21,12 @@ from eval.experiment import Experiment, Run, in_process
 from eval.page import DASH, MEGABYTE, figure, number, table
 from eval.records import Job, Records, Result, has_failed
 
-WALKS: Job = {"walks": 10, "walk_length": 80, "p": 1.0, "q": 1.0, "dim": 128, "window": 10}  # node2vec's, 4.3
+WALKS: Job = {"walk_length": 80, "p": 1.0, "q": 1.0, "dim": 128, "window": 10}  # node2vec's, 4.3
 NODE2VEC = {"p": 0.25, "q": 0.25}  # what its authors chose for BlogCatalog, 4.3
 GRAPHS: dict[str, Job] = {  # nodes are for the choice of a warm-up
-    "blogcatalog": {"task": "labels", "weighted": False, "nodes": 10_312},
-    "wikipedia-pos": {"task": "labels", "weighted": True, "nodes": 4_777},
-    "ca-astroph": {"task": "links", "weighted": False, "nodes": 17_903},
+    "blogcatalog": {"task": "labels", "weighted": False, "nodes": 10_312, "walks": 10},
+    "wikipedia-pos": {"task": "labels", "weighted": True, "nodes": 4_777, "walks": 10},
+    "ca-astroph": {"task": "links", "weighted": False, "nodes": 17_903, "walks": 5},
 }
 TOOLS = ("embedx", "PecanPy", "fastnode2vec", "gensim, same walks")
 EXPONENTS = (0.75, -0.5)
@@ -38,27 +38,25 @@ SHARE = 0.5  # of the nodes whose labels are known, in the plot and where one nu
 
 def jobs(run: Run) -> Iterator[Job]:
     sections, own = run.chosen("section"), run.settings
-    tools = [
-        tool for tool in run.chosen("tool") if tool == "embedx" or run.has(tool, bool(own.peers_python), "--set peers_python")
-    ]
+    remedy = "name the interpreter that has it by --set peers_python=PYTHON"
+    tools = [each for each in run.chosen("tool") if each == "embedx" or run.has(each, own.peers_python is not None, remedy)]
     if "memory" in sections and "embedx" in tools:
-        size = {"nodes": own.memory_nodes, "edges": own.memory_edges}
-        yield {
-            "task": "memory",
-            "tool": "embedx",
-            "data": "generated",
-            **WALKS,
-            **size,
-            "walks": 1,
-            "weighted": False,
-            "seed": 1,
-        }
+        size = {"nodes": own.memory_nodes, "edges": own.memory_edges, "walks": 1, "walk_length": 20}
+        yield {"task": "memory", "tool": "embedx", "data": "generated", **WALKS, **size, "weighted": False, "seed": 1}
     for seed in range(1, own.seeds + 1):
         for data, about in ((data, about) for data, about in GRAPHS.items() if about["task"] in sections):
             for more in ({}, NODE2VEC) if data == "blogcatalog" else ({},):
                 chosen = tools if seed <= own.peer_seeds else tools[:1]
                 for tool in chosen if not more else [each for each in chosen if "same walks" not in each]:
-                    yield {"tool": tool, "data": data, **WALKS, **about, **more, "walks": own.walks, "seed": seed}
+                    yield {
+                        "tool": tool,
+                        "data": data,
+                        **WALKS,
+                        **about,
+                        **more,
+                        "walks": own.walks or about["walks"],
+                        "seed": seed,
+                    }
         if "sessions" in sections:
             for exponent in EXPONENTS:
                 yield from (
@@ -243,7 +241,7 @@ EXPERIMENT = Experiment(
     name="graphs", title="Graphs and sessions, beside PecanPy, fastnode2vec and gensim",
     choices={"section": ("labels", "links", "sessions", "memory"), "tool": TOOLS}, packages=("scipy", "scikit-learn"),
     settings={
-        "seeds": 3, "peer_seeds": 1, "walks": 10, "peers_python": None, "memory_nodes": 1_000_000, "memory_edges": 50_000_000
+        "seeds": 3, "peer_seeds": 1, "walks": None, "peers_python": None, "memory_nodes": 1_000_000, "memory_edges": 50_000_000
     },
     quick={"seeds": 1, "walks": 2, "memory_nodes": 2_000, "memory_edges": 20_000},
     prepare=prepare, jobs=jobs, measure=measure,
