@@ -13,6 +13,7 @@ calibration.npy  float64 (4, knots)   the knots, ascending; g there; b and c, th
 from collections.abc import Mapping
 
 import numpy as np
+from numpy import float32, float64, ndarray
 from scipy.special import expit
 
 from embedx.errors import EmbedxError
@@ -33,22 +34,22 @@ def n_held_out(n_rows: int, share: float) -> int:
     return n if n >= MIN_ROWS else 0
 
 
-def check(arrays: Mapping[str, np.ndarray], name: str = "calibration") -> None:
+def check(arrays: Mapping[str, ndarray], name: str = "calibration") -> None:
     """Raise `EmbedxError` if there is a calibration that is none."""
     found = arrays.get(name, np.array([[0.0, 1.0]] * 4))
     if len(found) != 4 or found.shape[1] < 2 or (np.diff(found[0]) <= 0).any() or (np.diff(found[1]) < 0).any():
         raise EmbedxError(f"{name}.npy has no four rows, of ascending knots and log-odds first; train the model again")
 
 
-def fit(scores: np.ndarray, is_right: np.ndarray) -> np.ndarray:
+def fit(scores: ndarray, is_right: ndarray) -> ndarray:
     """The calibration of predictions: float64 (4, knots).
 
     scores    float (n, k): those of the best labels of each row, best first; -inf where there is none
     is_right  bool (n, k)
     """
-    scores, is_right = scores[:, :N_BEST].astype(np.float64), is_right[:, :N_BEST]
+    scores, is_right = scores[:, :N_BEST].astype(float64), is_right[:, :N_BEST]
     has = np.isfinite(scores)
-    s, right = scores[has], is_right[has].astype(np.float64)
+    s, right = scores[has], is_right[has].astype(float64)
     knots = np.unique([np.quantile(some, QUANTILES) for some in (s, s[right > 0]) if some.size])
     if len(knots) < 2:
         knots = np.append(knots, knots[-1:] + 1) if len(knots) else np.array([0.0, 1.0])
@@ -69,25 +70,25 @@ def fit(scores: np.ndarray, is_right: np.ndarray) -> np.ndarray:
     return np.stack([knots, np.maximum.accumulate(w[: len(knots)]), *np.broadcast_to(w[len(knots) :, None], (2, len(knots)))])
 
 
-def probabilities(calibration: np.ndarray, scores: np.ndarray) -> np.ndarray:
+def probabilities(calibration: ndarray, scores: ndarray) -> ndarray:
     """The probability that each of a row's best labels is right, float32 (n, k), from their scores, best first, (n, k)."""
     knots, log_odds, b, c = calibration
     log_rank, best = _terms_of_row(scores, knots)
     p = expit(np.interp(scores, knots, log_odds) + b[0] * log_rank + c[0] * best)
     p = np.minimum.accumulate(np.where(np.isfinite(scores), p, 0), axis=1)
-    return np.asarray(p, np.float32)
+    return np.asarray(p, float32)
 
 
-def of_one_label(p: np.ndarray) -> np.ndarray:
+def of_one_label(p: ndarray) -> ndarray:
     """Probabilities of a row's best labels, (n, k), of which one is right: if they sum to more than 1, those after the first
     are scaled down. So the first, which decisions depend on most, stays calibrated.
     """
     rest = p[:, 1:].sum(axis=1, keepdims=True)
-    left = np.minimum((1 - p[:, :1]) / np.maximum(rest, np.float32(1e-30)), 1)
+    left = np.minimum((1 - p[:, :1]) / np.maximum(rest, float32(1e-30)), 1)
     return np.concatenate([p[:, :1], p[:, 1:] * left], axis=1)
 
 
-def _terms_of_row(scores: np.ndarray, knots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _terms_of_row(scores: ndarray, knots: ndarray) -> tuple[ndarray, ndarray]:
     """log r and s_1, which stays between the outermost knots, of each prediction, both (n, k)."""
     log_rank = np.log(np.arange(1, scores.shape[1] + 1))
     best = np.clip(scores[:, :1], knots[0], knots[-1])

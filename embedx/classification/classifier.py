@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy import float32, ndarray
 from scipy.sparse import csr_matrix
 
 from embedx import objectives, samplers
@@ -57,7 +58,7 @@ from embedx.storage.schema import Array, FolderSchema, Names
 from embedx.training.progress import SILENT, Progress
 from embedx.training.trainer import usable_cores
 
-Best = tuple[np.ndarray, np.ndarray]  # of each row the best labels, int32 (n, k), and their probabilities or scores
+Best = tuple[ndarray, ndarray]  # of each row the best labels, int32 (n, k), and their probabilities or scores
 TASK = "classification"
 BLOCK_FLOATS = 1 << 23  # scores computed at a time
 SEARCHED_ROWS = 1 << 14  # rows of features that are made dense at a time
@@ -86,9 +87,9 @@ class Classifier:
     """What `embedx classify` leaves behind."""
 
     objective: Objective
-    arrays: dict[str, np.ndarray]
+    arrays: dict[str, ndarray]
     known: DataSchema
-    counts: np.ndarray  # int64 (n_labels,): how often each label occurs in the training data
+    counts: ndarray  # int64 (n_labels,): how often each label occurs in the training data
     settings: dict[str, Any] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
 
@@ -108,7 +109,7 @@ class Classifier:
             raise EmbedxError(f"{features.shape[1]} features where the model has {self.known.n_features}")
         return scaled(features, self.settings.get("scaling", "none"), self.arrays)
 
-    def scores(self, features: Any) -> np.ndarray:
+    def scores(self, features: Any) -> ndarray:
         """(n, rows), of the weights' dtype, for features on the scale of the training data; see `prepared`.
 
         Raises `EmbedxError` where labels are found through a tree.
@@ -125,7 +126,7 @@ class Classifier:
         return features @ self.arrays["hidden"] if "hidden" in self.arrays else features
 
     @cached_property
-    def _weights(self) -> np.ndarray:  # float32 (dim, rows)
+    def _weights(self) -> ndarray:  # float32 (dim, rows)
         return np.ascontiguousarray(self.arrays["output"].T)
 
     def parameters_changed(self) -> None:
@@ -150,16 +151,16 @@ class Classifier:
         """Whether the likeliest labels are found through a tree, so that there are no scores of all labels."""
         return self.has_sparse_weights and (len(self.trees) > 1 or len(self.trees[0].levels) > 1)
 
-    def _sparse_scores(self, features: Any) -> np.ndarray:
+    def _sparse_scores(self, features: Any) -> ndarray:
         """As `scores`; labels that training has not seen have the score that predicts half an occurrence."""
         if self.is_searched:
             raise EmbedxError("--weights tree: labels are found through a tree, so that not all have scores; ask for the best")
         level, rows = self.trees[0].levels[0], self.trees[0].labels
-        found = sparse_levels.scores_of(csr_matrix(features, dtype=np.float32), level)
+        found = sparse_levels.scores_of(csr_matrix(features, dtype=float32), level)
         if np.array_equal(rows, np.arange(self.objective.n_rows(self.n_labels))):
             return found
         unseen = self.objective.initial_bias(np.array([0.5 / int(self.facts.get("examples") or 1)]), np.array([1.0]))[0]
-        z = np.full((features.shape[0], self.n_labels), unseen, np.float32)
+        z = np.full((features.shape[0], self.n_labels), unseen, float32)
         z[:, rows] = found
         return z
 
@@ -168,20 +169,20 @@ class Classifier:
         """Whether training rows had several labels and the objective gives each a probability by itself."""
         return bool(self.facts.get("several_labels")) and self.objective.label_probability(np.zeros((1, 1))) is not None
 
-    def log_probability(self, z: np.ndarray, log_noise: np.ndarray | None = None) -> np.ndarray:
+    def log_probability(self, z: ndarray, log_noise: ndarray | None = None) -> ndarray:
         """log p(label | features), (n, n_labels), from the scores of all rows.
 
         log_noise  that of the same features, which may be left out where it does not depend on them
         """
         return self.objective.log_probability(z, self.log_noise(None) if log_noise is None else log_noise)
 
-    def log_noise(self, features: Any) -> np.ndarray:
+    def log_noise(self, features: Any) -> ndarray:
         """log of how often each label is noise for inputs on the scale of the training data, up to a constant.
 
         float32 (n_labels,), or (n, n_labels) where it depends on them; zeros where probabilities do not ask for it.
         """
         if not self.objective.adds_log_noise:
-            return np.zeros(len(self.counts), np.float32)
+            return np.zeros(len(self.counts), float32)
         return self._sampler.log_noise_of(
             features, min(self.objective.negatives, len(self.counts))
         )  # as many as training draws
@@ -196,7 +197,7 @@ class Classifier:
 
     def blocks(
         self, features: Any, progress: Progress = SILENT, threads: int | None = None,
-        of_scores: Callable[[np.ndarray, np.ndarray], Any] | None = None,
+        of_scores: Callable[[ndarray, ndarray], Any] | None = None,
     ) -> Iterator[tuple[slice, Any]]:  # fmt: skip
         """(rows, log-probabilities of these rows or what else is made `of_scores` and `log_noise`): a block at a time, in
         order, computed by several threads.
@@ -229,7 +230,7 @@ class Classifier:
 
     def best(
         self, features: Any, k: int, progress: Progress = SILENT, threads: int | None = None
-    ) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
+    ) -> Iterator[tuple[slice, ndarray, ndarray]]:
         """(rows, ids, scores) as `top_k` by the parameters alone, with the scores that `probabilities` takes: z where labels
         are judged alone, else log-probabilities.
         """
@@ -241,7 +242,7 @@ class Classifier:
         beam, n_best = int(self.settings.get("beam", 10)), max(k, 1 if alone else CANDIDATES)
 
         def work(rows: slice) -> Best:
-            h = csr_matrix(self.prepared(features[rows]), dtype=np.float32)
+            h = csr_matrix(self.prepared(features[rows]), dtype=float32)
             ids, log_p = label_tree.search(
                 self.trees, h, n_best, beam, self.objective.log_label_probability, self.n_labels, threads
             )
@@ -252,7 +253,7 @@ class Classifier:
         for rows, best in _in_blocks(features.shape[0], label_tree.rows_at_a_time(self.trees, beam), work, progress):
             yield rows, *best
 
-    def probabilities(self, scores: np.ndarray) -> np.ndarray:
+    def probabilities(self, scores: ndarray) -> ndarray:
         """The probabilities of each row's best labels, (n, k), from their scores, best first."""
         if "calibration" in self.arrays:
             return self._calibrated("calibration", scores)
@@ -264,7 +265,7 @@ class Classifier:
         """Whether probabilities are calibrated label by label although a row has one."""
         return "calibration" in self.arrays and not self.facts.get("several_labels")
 
-    def _calibrated(self, name: str, scores: np.ndarray) -> np.ndarray:
+    def _calibrated(self, name: str, scores: ndarray) -> ndarray:
         p = calibration.probabilities(self.arrays[name], scores)
         return calibration.of_one_label(p) if self._is_of_one_label else p
 
@@ -285,14 +286,14 @@ class Classifier:
         threads, k = threads or usable_cores(), min(k, self.n_labels)
         output = self.arrays["output"]
         search = top_k_spec(len(output), share, k)
-        bias = self.arrays.get("bias", np.zeros(len(output), np.float32))
-        table = np.ascontiguousarray(np.column_stack([output, bias]), np.float32)
+        bias = self.arrays.get("bias", np.zeros(len(output), float32))
+        table = np.ascontiguousarray(np.column_stack([output, bias]), float32)
         progress.note(f"building an index of {len(table):,} labels")
         index = build_index(table, len(table), table.shape[1], search, np.random.default_rng(0), threads)
 
         def best(rows: slice) -> Best:
-            h = np.asarray(self._inputs(self.prepared(features[rows])), np.float32)
-            h = np.column_stack([h, np.ones(len(h), np.float32)])
+            h = np.asarray(self._inputs(self.prepared(features[rows])), float32)
+            h = np.column_stack([h, np.ones(len(h), float32)])
             ids, z, log_sum = search_top_k(index, search, h, k, threads)
             return ids, self.probabilities(z if self.judges_labels_alone else z - log_sum[:, None])
 
@@ -317,7 +318,7 @@ class Classifier:
         """The rows that are searched. Raises `EmbedxError` where their arrays do not fit together."""
         return neighbours.neighbours_of(self.arrays, self.known.n_features, self.n_labels)
 
-    def _with_neighbours(self, features: Any, ids: np.ndarray, p: np.ndarray, k: int, threads: int | None) -> Best:
+    def _with_neighbours(self, features: Any, ids: ndarray, p: ndarray, k: int, threads: int | None) -> Best:
         """The k best labels and their probabilities, after the neighbours have been asked, from those of the model."""
         blend, threads = Blend(*self.arrays["neighbour_blend"]), threads or usable_cores()
         near = self.neighbours.nearest(self.prepared(features), int(blend.n), threads)
@@ -356,13 +357,13 @@ class Classifier:
             progress.note(f"warning: {warning}")
         return result
 
-    def tempered(self, log_p: np.ndarray) -> np.ndarray:
+    def tempered(self, log_p: ndarray) -> ndarray:
         """Log-probabilities of all labels, (n, n_labels), after the temperature that was fitted, if one was."""
         if "temperature" not in self.facts:
             return log_p
         return log_softmax(log_p / self.facts["temperature"])
 
-    def tested_labels(self, labels: Labels) -> tuple[Labels, np.ndarray]:
+    def tested_labels(self, labels: Labels) -> tuple[Labels, ndarray]:
         """The labels that count of test rows, and which rows have any left, by the settings `labels` and `unseen`."""
         drop = self.settings.get("unseen", "keep") == "drop"
         labels = chosen_labels(known_labels(labels, self.counts) if drop else labels, self.settings.get("labels", "all"))
@@ -420,7 +421,7 @@ class Classifier:
         ids, p = all_rows(self.top_k(features, k or self.max_labels(in_sets=coverage is not None), progress, threads))
         is_given = (p >= least) & (p > 0)
         places = (p[is_given], ids[is_given], offsets_of(is_given.sum(axis=1)))
-        return csr_matrix(places, (len(p), self.n_labels), dtype=np.float32)
+        return csr_matrix(places, (len(p), self.n_labels), dtype=float32)
 
     def evaluate_decisions(
         self, data: Labeled, *, progress: Progress = SILENT, threads: int | None = None
@@ -466,7 +467,7 @@ class Classifier:
 
 def all_rows(best: Iterable[Best]) -> Best:
     """The rows of all blocks."""
-    parts = list(best) or [(np.zeros((0, 1), np.int32), np.zeros((0, 1), np.float32))]
+    parts = list(best) or [(np.zeros((0, 1), np.int32), np.zeros((0, 1), float32))]
     ids, p = (np.concatenate(each) for each in zip(*parts, strict=True))
     return ids, p
 

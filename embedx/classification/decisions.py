@@ -20,6 +20,7 @@ import math
 from collections.abc import Mapping
 
 import numpy as np
+from numpy import ndarray
 
 from embedx.errors import EmbedxError
 from embedx.storage.schema import Array
@@ -31,7 +32,7 @@ MAX_IN_SET_OF_TREE = 300  # as many as the default beam finds in every row
 DEFAULT_THRESHOLD = 0.5
 
 
-def check(arrays: Mapping[str, np.ndarray]) -> None:
+def check(arrays: Mapping[str, ndarray]) -> None:
     """Raise `EmbedxError` if there are sums of coverage that are none."""
     found = arrays.get("coverage", np.array([[0.0], [1.0]]))
     if len(found) != 2 or not found.size or found[0, -1] != 0 or (np.diff(found) * [[-1], [1]] < 0).any():
@@ -40,7 +41,7 @@ def check(arrays: Mapping[str, np.ndarray]) -> None:
         )
 
 
-def coverage_sums(p: np.ndarray, is_right: np.ndarray, n_true: np.ndarray) -> np.ndarray:
+def coverage_sums(p: ndarray, is_right: ndarray, n_true: ndarray) -> ndarray:
     """What `threshold_of` finds thresholds by, float64 (2, m).
 
     p         float (n, k): probabilities of the best labels of each row; 0 for a label that was not found
@@ -53,7 +54,7 @@ def coverage_sums(p: np.ndarray, is_right: np.ndarray, n_true: np.ndarray) -> np
     return np.array([[*-thresholds, 0.0], [*np.minimum(sums, len(p)), len(p)]])
 
 
-def threshold_of(sums: np.ndarray, coverage: float) -> float:
+def threshold_of(sums: ndarray, coverage: float) -> float:
     """The probability from which on labels are in sets of this coverage. Raises `EmbedxError` where no set has it."""
     n = sums[1, -1]
     enough = np.flatnonzero(sums[1, :-1] >= coverage * (n + 1) - 1e-9)
@@ -65,7 +66,7 @@ def threshold_of(sums: np.ndarray, coverage: float) -> float:
     )
 
 
-def best_threshold(p: np.ndarray, is_right: np.ndarray, n_true: int) -> float:
+def best_threshold(p: ndarray, is_right: ndarray, n_true: int) -> float:
     """The probability from which on labels are to be predicted, so that micro-averaged F1 is highest.
 
     p, is_right  as for `coverage_sums`; n_true counts the labels of all rows

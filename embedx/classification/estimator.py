@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from numpy import float32, float64, int64, ndarray
 from scipy.sparse import csr_matrix, issparse, vstack
 
 from embedx import objectives, samplers
@@ -122,7 +123,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         diverges at lower rates too: what was last found good, if anything was, is kept. Ctrl-C keeps the classifier so far and
         is raised again.
         """
-        X, y = validate_data(self, self._read(X, True), y, accept_sparse="csr", dtype=np.float32, multi_output=True)
+        X, y = validate_data(self, self._read(X, True), y, accept_sparse="csr", dtype=float32, multi_output=True)
         y = self._settle_classes(y, None)
         objective, data = self._new_objective(), self._labeled(X, y, sample_weight)
         chosen: dict[str, Any] = {"seed": self._seed()}
@@ -147,7 +148,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         is_first = not hasattr(self, "classes_")
         X = self._read(X, is_first)
-        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float32, multi_output=True, reset=is_first)
+        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=float32, multi_output=True, reset=is_first)
         if is_first:
             y = self._settle_classes(y, classes)
             if classes is None and not self._is_multilabel:
@@ -175,7 +176,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         settings = ClassifySettings.from_options({name: value for name, value in given.items() if value is not None})
         by_lbfgs = settings.optimizer == "lbfgs"
         if by_lbfgs:  # so that parameters are float64
-            data = dataclasses.replace(data, features=data.features.astype(np.float64))
+            data = dataclasses.replace(data, features=data.features.astype(float64))
         elif data.weights is not None:
             data = _repeated(data, data.weights)
         with reporter(self.verbose) as progress:
@@ -185,7 +186,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classifier_: Classifier = trained.classifier
         if not data.is_sparse:  # the table is no larger than the data's own; sums over features then hold in any order
             self.classifier_.arrays = {
-                name: a.astype(np.float64) if a.dtype.kind == "f" else a for name, a in self.classifier_.arrays.items()
+                name: a.astype(float64) if a.dtype.kind == "f" else a for name, a in self.classifier_.arrays.items()
             }
         self.classifier_.parameters_changed()
         self._trained: classify.TrainedClassifier | None = dataclasses.replace(trained, outcome=trained.outcome.without_state())
@@ -299,12 +300,12 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     # ---- prediction
 
     @python_names(OTHER_NAMES)
-    def predict(self, X: Any) -> np.ndarray | csr_matrix:
+    def predict(self, X: Any) -> ndarray | csr_matrix:
         """The likeliest class of each row, (n,); after an indicator matrix another such, sparse if that was."""
         check_is_fitted(self)
         found, alone = self.classifier_, self._judges_alone
         if not self._is_multilabel:
-            return np.asarray(self.top_k(X, 1)[0][:, 0])
+            return self.top_k(X, 1)[0][:, 0]
         is_decided = found.is_searched or found.has_neighbours or (alone and "calibration" in found.arrays)
         if alone and not is_decided:  # probabilities are above 1/2 where scores are above 0
             marks = vstack([csr_matrix(z > 0) for z in self._blocks(X, lambda z, _: z)], "csr")
@@ -312,15 +313,15 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             ids, p = self._found(X, CANDIDATES if is_decided else 1)
             rows, columns = np.nonzero(p > 0.5 if is_decided else ids >= 0)
             marks = csr_matrix((np.ones(len(rows), bool), (rows, ids[rows, columns])), (len(ids), len(self.classes_)))
-        marks = marks.astype(np.int64)
+        marks = marks.astype(int64)
         return marks if self._has_sparse_labels else marks.toarray()
 
-    def predict_proba(self, X: Any) -> np.ndarray:
+    def predict_proba(self, X: Any) -> ndarray:
         """The probability of each class, (n, n_classes): that of `top_k`, where y has one label a row scaled to sum to 1."""
-        return np.asarray(np.exp(self.predict_log_proba(X)))
+        return np.exp(self.predict_log_proba(X))
 
     @python_names(OTHER_NAMES)
-    def predict_log_proba(self, X: Any) -> np.ndarray:
+    def predict_log_proba(self, X: Any) -> ndarray:
         """The log of the probability of each class, (n, n_classes)."""
         check_is_fitted(self)
         found = self.classifier_
@@ -330,10 +331,10 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         p = np.zeros((len(best), len(self.classes_)), best.dtype)
         np.put_along_axis(p, ids, best, axis=1)
         with np.errstate(divide="ignore"):
-            return np.asarray(np.log(p if self._is_multilabel else p / p.sum(axis=1, keepdims=True)))
+            return np.log(p if self._is_multilabel else p / p.sum(axis=1, keepdims=True))
 
     @python_names(OTHER_NAMES)
-    def decision_function(self, X: Any) -> np.ndarray:
+    def decision_function(self, X: Any) -> ndarray:
         """Scores that are largest where the probability is, (n, n_classes); for two classes (n,), above zero for the second.
 
         They are the scores of the output layer, X @ coef_.T + intercept_, where probabilities are a softmax of these, and for
@@ -342,7 +343,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return np.concatenate([*self._blocks(X, self._decisions)])
 
     @python_names(OTHER_NAMES)
-    def top_k(self, X: Any, k: int = 5) -> tuple[np.ndarray, np.ndarray]:
+    def top_k(self, X: Any, k: int = 5) -> tuple[ndarray, ndarray]:
         """The k likeliest classes of each row, best first, and their probabilities: both (n, min(k, n_classes))."""
         ids, p = self._found(X, k)
         return self.classes_[ids], p
@@ -360,7 +361,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Features to predict from."""
         check_is_fitted(self)
         X = self._read(X, False)
-        return self._features(validate_data(self, X, accept_sparse="csr", dtype=np.float32, reset=False))
+        return self._features(validate_data(self, X, accept_sparse="csr", dtype=float32, reset=False))
 
     def _read(self, X: Any, is_first: bool) -> Any:
         """Texts as counts of their words and pairs of words, those of the first that are seen; other X as it is."""
@@ -385,7 +386,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         X = self._checked(X)
         return (part for _, part in self.classifier_.blocks(X, threads=effective_n_jobs(self.n_jobs), of_scores=of_scores))
 
-    def _found(self, X: Any, k: int) -> tuple[np.ndarray, np.ndarray]:
+    def _found(self, X: Any, k: int) -> tuple[ndarray, ndarray]:
         """The places of the k likeliest labels, of those that a tree finds if there is one, and their probabilities."""
         X, k = self._checked(X), min(k, len(self.classes_))
         return all_rows(self.classifier_.top_k(X, k, threads=effective_n_jobs(self.n_jobs)))
@@ -410,13 +411,13 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Whether there are several labels, and each has a probability by itself."""
         return self._is_multilabel and self.classifier_.objective.label_probability(np.zeros((1, 1))) is not None
 
-    def _log_probabilities(self, z: np.ndarray, log_noise: np.ndarray) -> np.ndarray:
+    def _log_probabilities(self, z: ndarray, log_noise: ndarray) -> ndarray:
         if not self._judges_alone:
             return self.classifier_.log_probability(z, log_noise)
         with np.errstate(divide="ignore"):
-            return np.asarray(np.log(np.asarray(self.classifier_.objective.label_probability(z))))
+            return np.log(np.asarray(self.classifier_.objective.label_probability(z)))
 
-    def _decisions(self, z: np.ndarray, log_noise: np.ndarray) -> np.ndarray:
+    def _decisions(self, z: ndarray, log_noise: ndarray) -> ndarray:
         if self._judges_alone:
             return z
         scores = z if self._scores_are_softmax else self.classifier_.log_probability(z, log_noise)
@@ -429,7 +430,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     # ---- parameters
 
     @property
-    def coef_(self) -> np.ndarray | csr_matrix:
+    def coef_(self) -> ndarray | csr_matrix:
         """The weights of the output layer, (rows, n_features), for features on the scale that `scaling` gives them.
 
         A row stands for a class; with hs for a node of its tree. For two classes whose probabilities are a softmax of the
@@ -446,13 +447,13 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return csr_matrix((tree.levels[0].weight, places), (len(self.classes_), self.n_features_in_))
 
     @property
-    def intercept_(self) -> np.ndarray:
+    def intercept_(self) -> ndarray:
         """The biases, one for each row of `coef_`; zeros if there are none."""
         check_is_fitted(self)
         arrays = self.classifier_.arrays
         if self.classifier_.has_sparse_weights:
             self._tree()
-            return np.asarray(self.classifier_.scores(csr_matrix((1, self.n_features_in_), dtype=np.float32))[0])
+            return self.classifier_.scores(csr_matrix((1, self.n_features_in_), dtype=float32))[0]
         return self._per_class(arrays["bias"] if "bias" in arrays else np.zeros(len(arrays["output"])))
 
     def _tree(self) -> LabelTree:
@@ -461,26 +462,26 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise AttributeError("coef_, intercept_: the labels of a tree have scores of their own only beside their nodes'")
         return self.classifier_.trees[0]
 
-    def _per_class(self, rows: np.ndarray) -> np.ndarray:
+    def _per_class(self, rows: ndarray) -> ndarray:
         return rows[1:] - rows[:1] if self._has_two_classes and self._scores_are_softmax else rows
 
 
-def _has_label(y: np.ndarray) -> np.ndarray:
+def _has_label(y: ndarray) -> ndarray:
     """bool (n,): whether a label is more than an empty text."""
     return np.char.strip(y.astype(str)) != "" if y.dtype.kind in "OU" else np.ones(len(y), bool)
 
 
-def _weights(sample_weight: Any, X: Any) -> np.ndarray | None:
+def _weights(sample_weight: Any, X: Any) -> ndarray | None:
     """float64 (n,): checked weights; None if all rows weigh the same."""
     if sample_weight is None:
         return None
-    weights: np.ndarray = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    weights: ndarray = _check_sample_weight(sample_weight, X, dtype=float64, ensure_non_negative=True)
     if not weights.any():
         raise ValueError("sample_weight: all weights are zero")
     return weights
 
 
-def _repeated(data: Labeled, weights: np.ndarray) -> Labeled:
+def _repeated(data: Labeled, weights: ndarray) -> Labeled:
     """Each row as often as its weight says, for training by steps."""
     data = dataclasses.replace(data, weights=None)
     if (weights == weights[0]).all():
@@ -489,4 +490,4 @@ def _repeated(data: Labeled, weights: np.ndarray) -> Labeled:
     if not np.array_equal(times, weights):
         what = "training by steps takes whole numbers, by which rows are repeated; optimizer='lbfgs' takes any"
         raise ValueError(f"sample_weight: {what}")
-    return data.rows(np.repeat(np.arange(len(data)), times.astype(np.int64)))
+    return data.rows(np.repeat(np.arange(len(data)), times.astype(int64)))

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy import int32, int64, ndarray
 
 from embedx.engine.sparse_levels import Found, Level, best_nodes
 from embedx.errors import EmbedxError
@@ -38,32 +39,32 @@ class LabelTree(NamedTuple):
     """One tree. Its last level's nodes are labels, in the order of `labels`."""
 
     levels: list[Level]
-    labels: np.ndarray  # int32 (n_leaves,): distinct
+    labels: ndarray  # int32 (n_leaves,): distinct
 
 
 # ---- as arrays
 
 
-def arrays_of(trees: Sequence[LabelTree]) -> dict[str, np.ndarray]:
+def arrays_of(trees: Sequence[LabelTree]) -> dict[str, ndarray]:
     """The arrays of trees, one after another, as a model folder has them."""
     levels = [(t, level) for t, tree in enumerate(trees) for level in tree.levels]
     facts = [(t, each.n_groups, len(each.bias), len(each.features), len(each.weight)) for t, each in levels]
     own = [
-        (each.first_node, np.diff(each.first_row).astype(np.int32), each.features, np.diff(each.first_weight), *each[4:])
+        (each.first_node, np.diff(each.first_row).astype(int32), each.features, np.diff(each.first_weight), *each[4:])
         for _, each in levels
     ]
     found = dict(zip(PARTS, map(np.concatenate, zip(*own, strict=True)), strict=True))
     found |= {name: _small(found[name]) for name in ("tree_n_weights", "tree_child")}
     labels = np.concatenate([each.labels for each in trees])
-    return {"tree_levels": np.array(facts, np.int64), **found, "tree_labels": labels}
+    return {"tree_levels": np.array(facts, int64), **found, "tree_labels": labels}
 
 
-def _small(numbers: np.ndarray) -> np.ndarray:
+def _small(numbers: ndarray) -> ndarray:
     """Numbers from 0 on, in the smaller type if it has them."""
-    return numbers.astype(np.uint16 if numbers.max(initial=0) < 1 << 16 else np.int32)
+    return numbers.astype(np.uint16 if numbers.max(initial=0) < 1 << 16 else int32)
 
 
-def trees_of(arrays: Mapping[str, np.ndarray], n_features: int, n_labels: int) -> list[LabelTree]:
+def trees_of(arrays: Mapping[str, ndarray], n_features: int, n_labels: int) -> list[LabelTree]:
     """The trees in the arrays of a model. Raises `EmbedxError` where these do not fit together."""
     if missing := [name for name in ARRAYS if name not in arrays]:
         raise EmbedxError(f"names no array `{missing[0]}`, which a model with sparse weights has")
@@ -95,19 +96,19 @@ def _check(is_right: bool, name: str) -> None:
 
 
 def _level(
-    first_node: np.ndarray, n_rows: np.ndarray, features: np.ndarray, n_weights: np.ndarray, child: np.ndarray,
-    weight: np.ndarray, bias: np.ndarray, *, n_features: int,
+    first_node: ndarray, n_rows: ndarray, features: ndarray, n_weights: ndarray, child: ndarray,
+    weight: ndarray, bias: ndarray, *, n_features: int,
 ) -> Level:  # fmt: skip
     """A level from its arrays. Raises `EmbedxError` where a number leads out of them."""
     first_row, first_weight = offsets_of(n_rows), offsets_of(n_weights)
     widths = np.diff(first_node)
     _check(bool(first_node[0] == 0 and first_node[-1] == len(bias) and (widths >= 0).all()), "tree_first_node")
     _check(bool((n_rows >= 0).all()) and first_row[-1] == len(features), "tree_n_rows")
-    _check(bool((n_weights.astype(np.int64) >= 0).all()) and first_weight[-1] == len(weight), "tree_n_weights")
+    _check(bool((n_weights.astype(int64) >= 0).all()) and first_weight[-1] == len(weight), "tree_n_weights")
     _check(features.min(initial=0) >= 0 and features.max(initial=-1) < n_features, "tree_features")
     of_group = np.repeat(np.arange(len(widths)), np.diff(first_weight[first_row]))
     _check(bool((child >= 0).all() and (child < widths[of_group]).all()), "tree_child")
-    return Level(first_node, first_row, features, first_weight, child.astype(np.int32), weight, bias)
+    return Level(first_node, first_row, features, first_weight, child.astype(int32), weight, bias)
 
 
 # ---- search
@@ -142,7 +143,7 @@ def search(
     k = min(k, n_labels)
     if len(trees) == 1 and log_p.shape[1] >= k and np.isfinite(log_p[:, :k]).all():
         return Found(label[:, :k], log_p[:, :k])
-    best = Found(np.zeros((len(label), k), np.int32), np.full((len(label), k), -np.inf, np.float32))
+    best = Found(np.zeros((len(label), k), int32), np.full((len(label), k), -np.inf, np.float32))
     for row, is_there in enumerate(np.isfinite(log_p)):
         own, place = np.unique(label[row, is_there], return_inverse=True)
         mean = np.full(len(own), -np.inf)

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy import float32, int32, ndarray
 from scipy.sparse import csr_matrix
 
 from embedx.classification import calibration
@@ -66,20 +67,18 @@ class Neighbours(NamedTuple):
         """The n nearest rows, for features on the scale of the training data."""
         return nearest_rows(self.rows, features, n, threads)
 
-    def blended(
-        self, ids: np.ndarray, p: np.ndarray, near: Near, blend: Blend, k: int, threads: int = 1
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def blended(self, ids: ndarray, p: ndarray, near: Near, blend: Blend, k: int, threads: int = 1) -> tuple[ndarray, ndarray]:
         """The k labels of the highest scores and these, best first, from labels and their probabilities."""
         n, k = int(blend.n), min(k, ids.shape[1])
-        weight = near.cosines[:, :n] ** np.float32(blend.exponent)
-        weight /= np.maximum(weight.sum(axis=1, keepdims=True), np.float32(1e-30))
-        best, scores = np.zeros((len(ids), k), np.int32), np.zeros((len(ids), k), np.float32)
-        p = np.asarray(p, np.float32)
+        weight = near.cosines[:, :n] ** float32(blend.exponent)
+        weight /= np.maximum(weight.sum(axis=1, keepdims=True), float32(1e-30))
+        best, scores = np.zeros((len(ids), k), int32), np.zeros((len(ids), k), float32)
+        p = np.asarray(p, float32)
 
         def write(begin: int, end: int) -> None:
-            sums = np.zeros(self.n_labels, np.float32)
+            sums = np.zeros(self.n_labels, float32)
             write_blended(
-                ids, p, near.ids[:, :n], weight, self.labels, begin, end, np.float32(blend.share), blend.root < 1, sums, best,
+                ids, p, near.ids[:, :n], weight, self.labels, begin, end, float32(blend.share), blend.root < 1, sums, best,
                 scores,
             )  # fmt: skip
 
@@ -87,21 +86,21 @@ class Neighbours(NamedTuple):
         return best, scores
 
 
-def arrays_of(features: Any, labels: Labels) -> dict[str, np.ndarray]:
+def arrays_of(features: Any, labels: Labels) -> dict[str, ndarray]:
     """The index of training rows, as a model folder has it."""
-    rows = scaled(csr_matrix(features, dtype=np.float32), "l2")
-    own = (rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data.astype(np.float16))
+    rows = scaled(csr_matrix(features, dtype=float32), "l2")
+    own = (rows.indptr.astype(np.int64), rows.indices.astype(int32), rows.data.astype(np.float16))
     distinct = labels.distinct()
     return dict(zip(INDEX, (*own, distinct.offsets, distinct.ids), strict=True))
 
 
-def joined(arrays: Mapping[str, np.ndarray], others: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def joined(arrays: Mapping[str, ndarray], others: Mapping[str, ndarray]) -> dict[str, ndarray]:
     """The rows of two indices."""
     parts = {name: (arrays[name], others[name]) for name in INDEX}
     return {name: np.concatenate([a, b[1:] + a[-1]] if name.endswith("offsets") else [a, b]) for name, (a, b) in parts.items()}
 
 
-def neighbours_of(arrays: Mapping[str, np.ndarray], n_features: int, n_labels: int) -> Neighbours:
+def neighbours_of(arrays: Mapping[str, ndarray], n_features: int, n_labels: int) -> Neighbours:
     """What is searched, from the arrays of a model. Raises `EmbedxError` where these do not fit together."""
     if missing := [name for name in (*INDEX, "neighbour_blend") if name not in arrays]:
         raise EmbedxError(f"names no array `{missing[0]}`, which a model with neighbours has")
@@ -117,12 +116,12 @@ def neighbours_of(arrays: Mapping[str, np.ndarray], n_features: int, n_labels: i
     if not is_blend or not 0 <= blend.share <= 1 or blend.root not in ROOTS:
         raise EmbedxError("neighbour_blend.npy is not a number of rows, an exponent, a share and a root")
     calibration.check(arrays, "neighbour_calibration")
-    rows = csr_matrix((values.astype(np.float32), features, offsets), (len(offsets) - 1, n_features))
+    rows = csr_matrix((values.astype(float32), features, offsets), (len(offsets) - 1, n_features))
     return Neighbours(row_index(rows), RowLabels(label_offsets, ids), n_labels)
 
 
 def chosen(
-    found: Neighbours, ids: np.ndarray, p: np.ndarray, features: Any, truth: Labels, wanted: str, threads: int
+    found: Neighbours, ids: ndarray, p: ndarray, features: Any, truth: Labels, wanted: str, threads: int
 ) -> tuple[Blend, float, float, float, Near]:
     """The blend that suits held-out rows best; their precision (mean of P@KS) without it, its gain and the error of that."""
     counts = COUNTS if wanted == AUTO else (int(wanted),)
@@ -135,7 +134,7 @@ def chosen(
     return options[best], float(own.mean()), float(gain.mean()), float(gain.std() / np.sqrt(len(gain))), near
 
 
-def _precision(ids: np.ndarray, truth: Labels) -> np.ndarray:
+def _precision(ids: ndarray, truth: Labels) -> ndarray:
     """The mean of P@KS of each row."""
     is_right = hits(ids[:, : max(KS)], truth)
-    return np.asarray(np.mean([is_right[:, :k].sum(axis=1) / k for k in KS], axis=0))
+    return np.mean([is_right[:, :k].sum(axis=1) / k for k in KS], axis=0)

@@ -21,6 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
+from numpy import float32, int32, int64, ndarray
 
 from embedx.classification.defaults import first_state
 from embedx.classification.label_tree import LabelTree, arrays_of
@@ -71,7 +72,7 @@ class Classification(Strategy):
 
     def __init__(
         self, objective: Objective, settings: Any, sampler: Sampler, examples: Examples, optimizer: UpdateRule,
-        counts: np.ndarray, n_features: int, warm_up: Sampler | None = None,
+        counts: ndarray, n_features: int, warm_up: Sampler | None = None,
     ) -> None:  # fmt: skip
         self.objective, self.settings, self.sampler, self.examples = objective, settings, sampler, examples
         self.optimizer, self.counts, self.n_features, self.warm_up = optimizer, counts, n_features, warm_up
@@ -84,15 +85,15 @@ class Classification(Strategy):
         self.threads = int(settings.threads or 1)
         self.parts = DETERMINISTIC_PARTS if settings.deterministic else self.threads  # of a step that threads share
         self.hidden = new_table(n_features if settings.hidden else 0, self.dim, optimizer)
-        self.local_state = np.zeros((self.n, objective.state_width), np.float32)
-        self.n_updates = np.zeros(self.n if objective.state_width else 1, np.int64)
+        self.local_state = np.zeros((self.n, objective.state_width), float32)
+        self.n_updates = np.zeros(self.n if objective.state_width else 1, int64)
         self.clock, self.clock_lock = np.zeros(1), threading.Lock()  # of weight decay; advanced by every thread
         self.order_of = orders(self.n, settings.seed)
-        self.slots = Csr(np.zeros(1, np.int64), np.zeros(0, np.int32))
+        self.slots = Csr(np.zeros(1, int64), np.zeros(0, int32))
         self.draws = new_data()
         has_terms = objective.positives == "single" and settings.labels != "one" and np.diff(examples.label_offsets).max() > 1
         self.loss_unit = objective.loss_unit("label" if has_terms else "row")
-        self.frequency_bias: np.ndarray | None = None  # (n_rows,), by which the objective predicts how often each label occurs
+        self.frequency_bias: ndarray | None = None  # (n_rows,), by which the objective predicts how often each label occurs
         self.prepare()
         self.n_chunks = -(-self.n // self.chunk)
 
@@ -141,18 +142,18 @@ class Classification(Strategy):
         self.outputs = new_table(self.n_rows, self.dim, self.optimizer)
 
     @property
-    def output_rows(self) -> np.ndarray:
+    def output_rows(self) -> ndarray:
         """The output rows with their biases, float32 (n_rows, dim): a view of the table."""
         return self.outputs.rows
 
-    def set_bias(self, bias: np.ndarray) -> None:
+    def set_bias(self, bias: ndarray) -> None:
         """Write the biases to start from, float32 (n_rows,)."""
         self.output_rows[:, self.dim - 1] = bias
 
     def chunk_of(self, epoch: int, start: int, stop: int, rate: float) -> Chunk:
         """Examples to be trained, as kernels take them."""
         key = stream_key(self.settings.seed, epoch)
-        return Chunk(self.order_of(epoch), epoch, start, stop, np.float32(rate), float(self.clock[0]), key)
+        return Chunk(self.order_of(epoch), epoch, start, stop, float32(rate), float(self.clock[0]), key)
 
     def train(self, worker: Any, epoch: int, chunk: int, rate: float) -> Tally:
         start, stop = chunk * self.chunk, min((chunk + 1) * self.chunk, self.n)
@@ -194,7 +195,7 @@ class Classification(Strategy):
         }
         return plan_memory({**state, "threads": self.workspaces(), "best weights": weights if keeps_best else ()}, state)
 
-    def arrays(self) -> dict[str, np.ndarray]:
+    def arrays(self) -> dict[str, ndarray]:
         """The parameters as a classifier has them: views of the tables, but copies where output rows are sparse."""
         found = {"output": self.output_rows[:, : self.dim - self.has_bias]}
         if self.has_bias:
@@ -252,18 +253,18 @@ class SampledSparse(Sampled):
         self.slots = sparse_rows.slots_by_row(self.examples, own, self.n_features, self.has_bias)
         self.outputs = sparse_rows.new_sparse_table(self.slots, self.n_rows, self.optimizer)
 
-    def set_bias(self, bias: np.ndarray) -> None:
+    def set_bias(self, bias: ndarray) -> None:
         self.outputs.rows[0, self.slots.indptr[1:] - 1] = bias
 
-    def arrays(self) -> dict[str, np.ndarray]:
+    def arrays(self) -> dict[str, ndarray]:
         """The weights above the threshold, as the level of a tree in which all rows are children of the root."""
         feature, value = self.slots.indices, self.outputs.rows[0]
-        row = np.repeat(np.arange(self.n_rows, dtype=np.int32), np.diff(self.slots.indptr))
+        row = np.repeat(np.arange(self.n_rows, dtype=int32), np.diff(self.slots.indptr))
         is_weight = (feature < self.n_features) & ~(np.abs(value) <= self.settings.weight_threshold)  # or NaN
-        bias = value[self.slots.indptr[1:] - 1] if self.has_bias else np.zeros(self.n_rows, np.float32)
+        bias = value[self.slots.indptr[1:] - 1] if self.has_bias else np.zeros(self.n_rows, float32)
         weights = (0, 0, feature[is_weight], row[is_weight], value[is_weight])
         level = level_of(np.array([0, self.n_rows]), [weights], bias, self.n_features)
-        return arrays_of([LabelTree([level], np.arange(self.n_rows, dtype=np.int32))])
+        return arrays_of([LabelTree([level], np.arange(self.n_rows, dtype=int32))])
 
 
 def examples_of_rows(examples: Examples, sampler: Sampler, n_rows: int) -> Csr:
@@ -374,7 +375,7 @@ class FullSparse(Full):
         decay_rows(self.outputs, 0, self.dim - self.has_bias, self.n_rows, self.optimizer, clock)
 
     @property
-    def output_rows(self) -> np.ndarray:
+    def output_rows(self) -> ndarray:
         return self.outputs.rows[:, : self.n_rows].T
 
 
@@ -385,7 +386,7 @@ class FullTiled(FullSparse):
         self.chunk = self.batch * max(1, 2 * CHUNK // self.batch)
         self.tile_plan = tiles.TilePlan(
             self.batch, self.sum_over, self.has_bias, self.plan.keeps_accidental_hits, self.plan.positives,
-            is_masked=False, optimizer=self.optimizer, constants=self.shared.constants, lr=np.float32(0),
+            is_masked=False, optimizer=self.optimizer, constants=self.shared.constants, lr=float32(0),
         )  # fmt: skip
         self.tile_workspaces = [
             tiles.new_workspace(min(self.chunk, self.n), 0, self.dim - 1, self.batch, self.optimizer, is_masked=False)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+from numpy import float32, ndarray
 
 from embedx import optimizers, samplers
 from embedx.classification import calibration, held_out, neighbours, start as start_of, tree_training
@@ -54,7 +55,7 @@ class TrainedClassifier:
 
     classifier: Classifier
     outcome: trainer.Outcome
-    optimizer_state: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)  # by table; see `start` of `train`
+    optimizer_state: dict[str, ndarray] = dataclasses.field(default_factory=dict)  # by table; see `start` of `train`
 
 
 def train(
@@ -135,7 +136,7 @@ class Run:
         is_refitted = is_free and settings.calibration <= type(settings).calibration and len(self.data) <= MAX_REFITTED
         data, validation, unseen = self._divided(is_refitted)
         former = {} if before is None else before.arrays
-        arrays: dict[str, np.ndarray] = {name: former[name] for name in ("maxima", "idf", "label_order") if name in former}
+        arrays: dict[str, ndarray] = {name: former[name] for name in ("maxima", "idf", "label_order") if name in former}
         if before is None:
             arrays |= scaling_arrays(data.features, str(settings.scaling))
         labels = chosen_labels(data.labels, settings.labels)
@@ -176,7 +177,7 @@ class Run:
         record = settings.record() | self.drawing.settings.record() | objective.settings.record()
         classifier = Classifier(objective, arrays, data.schema, counts, record, facts)
         history = History(classifier, validation, settings, watch, progress, sampler.fit_seconds)
-        optimizer_state: dict[str, np.ndarray] = {}
+        optimizer_state: dict[str, ndarray] = {}
         if self.by_lbfgs:
             outcome, loss_unit = self._to_the_optimum(features, labels, data.weights, history), objective.loss_unit("row")
         else:
@@ -273,7 +274,7 @@ class Run:
             f"{hidden}--optimizer sgd needs the least; or drop rare labels and features",
         )
 
-    def strategy(self, features: Any, labels: Labels, counts: np.ndarray) -> Classification | TreeTraining:
+    def strategy(self, features: Any, labels: Labels, counts: ndarray) -> Classification | TreeTraining:
         """What trains, with all that it needs allocated."""
         settings, objective, examples = self.settings, self.objective, examples_of(features, labels)
         n, n_features = features.shape
@@ -290,7 +291,7 @@ class Run:
             kind = strategy_for(objective, settings, self.sampler, examples)
             return kind(objective, settings, self.sampler, examples, optimizer, counts, n_features, self.warm_up)
 
-    def _to_the_optimum(self, features: Any, labels: Labels, weights: np.ndarray | None, history: History) -> trainer.Outcome:
+    def _to_the_optimum(self, features: Any, labels: Labels, weights: ndarray | None, history: History) -> trainer.Outcome:
         """Train by L-BFGS on the whole data set; parameters have the type of the features."""
         classifier, settings, progress, objective = history.classifier, self.settings, self.progress, self.objective
         n, n_features = features.shape
@@ -341,9 +342,9 @@ def hold_out(data: Labeled, n: int, seed: int) -> tuple[Labeled, Labeled]:
 
 
 def _by_steps(
-    strategy: Classification, training: Strategy, history: History, before: Classifier | None, memory: Mapping[str, np.ndarray],
+    strategy: Classification, training: Strategy, history: History, before: Classifier | None, memory: Mapping[str, ndarray],
     checkpoints: Checkpoints | None, plan: MemoryPlan,
-) -> tuple[trainer.Outcome, dict[str, np.ndarray]]:  # fmt: skip
+) -> tuple[trainer.Outcome, dict[str, ndarray]]:  # fmt: skip
     """Train `strategy` by steps on minibatches, through `training`; the outcome, and the optimiser's state."""
     settings, classifier = strategy.settings, history.classifier
     if strategy.has_bias:
@@ -384,13 +385,13 @@ def _by_steps(
     return outcome, optimizer_state
 
 
-def _first_biases(objective: Objective, bias: str, sampler: Sampler, n: int) -> np.ndarray:
+def _first_biases(objective: Objective, bias: str, sampler: Sampler, n: int) -> ndarray:
     """float32 (n_rows,): zero, or the scores by which the objective predicts how often each label occurs in n examples."""
     counts = sampler.counts
     if bias != "frequency":
-        return np.zeros(objective.n_rows(len(counts)), np.float32)
+        return np.zeros(objective.n_rows(len(counts)), float32)
     p = np.clip(counts, 0.5, max(n - 0.5, 0.5)) / n
-    return np.asarray(objective.initial_bias(p, sampler.noise), np.float32)
+    return np.asarray(objective.initial_bias(p, sampler.noise), float32)
 
 
 def _check(classifier: Classifier) -> None:

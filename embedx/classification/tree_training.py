@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy import float32, int32, int64, ndarray, uint64
 from scipy.sparse import csr_matrix
 
 from embedx.classification import label_tree
@@ -52,30 +53,30 @@ MATCHED_ROWS = 1 << 14  # examples that are looked up at a time
 class LevelPlan(NamedTuple):
     """A level that is to be trained: what is known of it before."""
 
-    first_node: np.ndarray  # int64 (n_groups + 1,)
-    node_of_place: np.ndarray  # int32 (n_places,): the node of each label, in the tree's order
-    node_above: np.ndarray  # int32 (n_places,): that of the level above
+    first_node: ndarray  # int64 (n_groups + 1,)
+    node_of_place: ndarray  # int32 (n_places,): the node of each label, in the tree's order
+    node_above: ndarray  # int32 (n_places,): that of the level above
     tiles: list[tuple[int, int, int]]  # (group, first node, last node), at most WIDTH nodes
 
 
 class TreePlan(NamedTuple):
     """The labels of a tree in its order, and its levels from the top."""
 
-    labels: np.ndarray  # int32 (n_places,)
+    labels: ndarray  # int32 (n_places,)
     levels: list[LevelPlan]
 
 
 class Trained(NamedTuple):
     """What was learned of a tile."""
 
-    feature: np.ndarray  # int32 (n_kept,)
-    label: np.ndarray  # int32 (n_kept,): within the tile
-    value: np.ndarray  # float32 (n_kept,)
-    bias: np.ndarray  # float32 (n_labels,)
+    feature: ndarray  # int32 (n_kept,)
+    label: ndarray  # int32 (n_kept,): within the tile
+    value: ndarray  # float32 (n_kept,)
+    bias: ndarray  # float32 (n_labels,)
     loss: float  # of the last epoch
 
 
-def plan_of(labels: np.ndarray, depth: int, edges: np.ndarray, arity: int) -> TreePlan:
+def plan_of(labels: ndarray, depth: int, edges: ndarray, arity: int) -> TreePlan:
     """The levels of a tree whose leaves, 2^depth, are labels[edges[k]:edges[k + 1]]; a node has at most `arity` children."""
     at_a_time = max(1, int(math.log2(arity)))
     n_levels = -(-depth // at_a_time)
@@ -89,18 +90,18 @@ def plan_of(labels: np.ndarray, depth: int, edges: np.ndarray, arity: int) -> Tr
     return TreePlan(labels, levels)
 
 
-def _level_plan(first_node: np.ndarray, node_of_place: np.ndarray, node_above: np.ndarray) -> LevelPlan:
+def _level_plan(first_node: ndarray, node_of_place: ndarray, node_above: ndarray) -> LevelPlan:
     tiles = [
         (group, at, min(at + WIDTH, last))
         for group, (first, last) in enumerate(itertools.pairwise(first_node.tolist()))
         for at in range(first, last, WIDTH)
     ]
-    return LevelPlan(first_node.astype(np.int64), node_of_place.astype(np.int32), node_above.astype(np.int32), tiles)
+    return LevelPlan(first_node.astype(int64), node_of_place.astype(int32), node_above.astype(int32), tiles)
 
 
-def plans(features: csr_matrix, examples: Examples, counts: np.ndarray, settings: Any, progress: Progress) -> list[TreePlan]:
+def plans(features: csr_matrix, examples: Examples, counts: ndarray, settings: Any, progress: Progress) -> list[TreePlan]:
     """The trees that the settings ask for, with clusters of the labels that occur."""
-    labels = np.flatnonzero(counts).astype(np.int32)
+    labels = np.flatnonzero(counts).astype(int32)
     depth = 0
     while settings.weights == "tree" and settings.leaf_size << depth < len(labels) and 2 << depth <= len(labels):
         depth += 1
@@ -132,7 +133,7 @@ class TreeTraining(Strategy):
 
     def __init__(
         self, objective: Objective, settings: Any, features: csr_matrix, examples: Examples, optimizer: UpdateRule,
-        counts: np.ndarray, trees: Sequence[TreePlan], *, by_others: bool = False,
+        counts: ndarray, trees: Sequence[TreePlan], *, by_others: bool = False,
     ) -> None:  # fmt: skip
         self.by_others, self.loss_unit = by_others, objective.loss_unit("row")
         self.objective, self.settings, self.features = objective, settings, features
@@ -142,27 +143,27 @@ class TreeTraining(Strategy):
         self.length = input_length(features)
         self.examples = examples
         if self.length != 1:
-            self.examples = examples._replace(values=(examples.values / np.float32(self.length)).astype(np.float32))
+            self.examples = examples._replace(values=(examples.values / float32(self.length)).astype(float32))
         self.plans, self.n_features = trees, features.shape[1]
         self.levels = [(t, plan) for t, tree in enumerate(trees) for plan in tree.levels]
         self.n_chunks = max(len(plan.tiles) for _, plan in self.levels)
-        self.place = np.full((len(trees), len(counts)), -1, np.int32)
+        self.place = np.full((len(trees), len(counts)), -1, int32)
         for t, tree in enumerate(trees):
             self.place[t, tree.labels] = np.arange(len(tree.labels))
         n_of_row = np.diff(examples.label_offsets)
-        self.example = np.repeat(np.arange(len(n_of_row), dtype=np.int32), n_of_row)
+        self.example = np.repeat(np.arange(len(n_of_row), dtype=int32), n_of_row)
         self.n_labelled = max(int(np.count_nonzero(n_of_row)), 1)
         self.n_nodes = sum(int(plan.first_node[-1]) for _, plan in self.levels)
         self.batch = min(int(settings.batch_size or 1), len(examples.label_offsets) - 1)
         self.constants = objective.constants(WIDTH, WIDTH)
-        self.first_state = np.float32(first_state(settings, optimizer, self.examples, self.batch))
+        self.first_state = float32(first_state(settings, optimizer, self.examples, self.batch))
         self.is_dual = settings.optimizer == DualCoordinateDescent.name
         self.workers = [self._new_worker() for _ in range(0 if by_others else settings.threads)]
         self.trained: list[list[Level]] = [[] for _ in trees]
         self.done: dict[int, Trained] = {}  # by tile of the level that is under way
         self.loss = 0.0  # mean over examples and trees, of the last epoch, over the labels that an example reached
 
-    def tile_plan(self, n_members: int, rate: float, key: np.uint64) -> tiles.TilePlan:
+    def tile_plan(self, n_members: int, rate: float, key: uint64) -> tiles.TilePlan:
         """How a tile of a group of so many examples is trained.
 
         The penalty belongs to the mean loss over all examples, where those that do not reach the group have none; and to
@@ -173,9 +174,9 @@ class TreeTraining(Strategy):
             self.batch, float(len(self.examples.label_offsets) - 1) if settings.gradient_scale == "sum" else 1.0,
             settings.bias != "none", self.objective.keeps_accidental_hits, POSITIVES[self.objective.positives],
             is_masked=True, optimizer=self.optimizer._replace(l2=l2 * self.n_labelled / max(n_members, 1)),
-            constants=self.constants, epochs=int(settings.epochs), lr=np.float32(rate), falls=settings.schedule == "linear",
-            threshold=np.float32(settings.weight_threshold), key=key, first_state=self.first_state,
-            c=np.float32(1 / (l2 * self.n_labelled) if self.is_dual else 0),
+            constants=self.constants, epochs=int(settings.epochs), lr=float32(rate), falls=settings.schedule == "linear",
+            threshold=float32(settings.weight_threshold), key=key, first_state=self.first_state,
+            c=float32(1 / (l2 * self.n_labelled) if self.is_dual else 0),
         )  # fmt: skip
 
     def _new_worker(self) -> tiles.TileWorkspace:
@@ -185,8 +186,8 @@ class TreeTraining(Strategy):
     def compile(self, progress: Progress) -> None:
         self.kernel = tiles.train_tile_dual if self.is_dual else tiles.train_tile
         function = self.objective.dual_steps if self.is_dual else self.objective.coefficients
-        empty = Csr(np.zeros(2, np.int64), np.zeros(0, np.int32))
-        groups, plan = tiles.LabelGroups(empty, empty, np.zeros(1, np.float32)), self.tile_plan(1, 0.0, np.uint64(0))
+        empty = Csr(np.zeros(2, int64), np.zeros(0, int32))
+        groups, plan = tiles.LabelGroups(empty, empty, np.zeros(1, float32)), self.tile_plan(1, 0.0, uint64(0))
         worker = self.workers[0] if self.workers else self._new_worker()
         self.functions = load_kernel(self.kernel, function, None, (self.examples, groups, 0, 0, 0, plan, worker), progress)
 
@@ -198,7 +199,7 @@ class TreeTraining(Strategy):
         self._find_members(t, plan)
         self.scores_of_row = float(np.diff(self.members.indptr) @ np.diff(plan.first_node)) / self.n_labelled
         n_nodes = int(plan.first_node[-1])
-        self.bias = np.zeros(n_nodes, np.float32)
+        self.bias = np.zeros(n_nodes, float32)
         if self.settings.bias == "frequency":  # what predicts how often each node occurs among the examples that reach it
             n_members = np.repeat(np.diff(self.members.indptr), np.diff(plan.first_node))
             p = np.clip(np.diff(self.positives.indptr), 0.5, np.maximum(n_members - 0.5, 0.5)) / np.maximum(n_members, 1)
@@ -218,7 +219,7 @@ class TreeTraining(Strategy):
                 )  # fmt: skip
             assert found is not None
             groups.append(found.node.ravel())
-            examples.append(np.repeat(np.arange(start, start + len(found.node), dtype=np.int32), found.node.shape[1]))
+            examples.append(np.repeat(np.arange(start, start + len(found.node), dtype=int32), found.node.shape[1]))
         self.members = csr_of(np.concatenate(groups), np.concatenate(examples), len(plan.first_node) - 1)
 
     def train(self, worker: Any, epoch: int, chunk: int, rate: float) -> Tally:
@@ -246,18 +247,18 @@ class TreeTraining(Strategy):
         """Keep a level, with those of its tiles that are trained; the probability of other nodes is next to nothing."""
         t, plan = self.levels[level]
         never = self.objective.initial_bias(np.array([0.5 / max(len(self.example), 1)]), np.array([1.0]))[0]
-        bias, weights = np.full(int(plan.first_node[-1]), never, np.float32), []
+        bias, weights = np.full(int(plan.first_node[-1]), never, float32), []
         factor, offset = self._scaling(t) if self.is_of_labels(level) else (np.ones(len(bias)), np.zeros(len(bias)))
         for n, each in sorted(self.done.items()):  # in this order sums do not depend on threads
             self.loss += self.is_of_labels(level) * each.loss / self.n_labelled / len(self.plans)
             group, first, last = plan.tiles[n]
-            value = each.value * factor[first:last].astype(np.float32)[each.label]
-            weights.append((group, first, each.feature, each.label, value / np.float32(self.length)))
+            value = each.value * factor[first:last].astype(float32)[each.label]
+            weights.append((group, first, each.feature, each.label, value / float32(self.length)))
             bias[first:last] = factor[first:last] * each.bias + offset[first:last]
         self.trained[t].append(level_of(plan.first_node, weights, bias, self.n_features))
         self.done = {}
 
-    def _scaling(self, t: int) -> tuple[np.ndarray, np.ndarray]:
+    def _scaling(self, t: int) -> tuple[ndarray, ndarray]:
         """Factors and offsets of the scores of a tree's labels, by which `--propensity` lowers the probabilities of all but the
         rarest. Raised ones could come to 1, above which a tree tells none apart.
         """
@@ -287,7 +288,7 @@ class TreeTraining(Strategy):
             if len(levels) == len(plan.levels)
         ]
 
-    def arrays(self) -> dict[str, np.ndarray]:
+    def arrays(self) -> dict[str, ndarray]:
         return label_tree.arrays_of(self.trees())
 
     def state(self) -> TrainState:

@@ -95,7 +95,7 @@ class Text(Data):
     def scores(self, model: Path) -> tuple[dict[str, Score], dict[str, Any]]:
         vectors = load(model)
         likelihood = self._likelihood(vectors)
-        scored = likelihood.groups % 2 == 1 if self.settings.tune else np.ones(len(likelihood.groups), dtype=bool)
+        scored = likelihood.groups % 2 == 1 if self.settings.tune else np.ones(len(likelihood.groups), bool)
         answers = words.score(vectors, self.tests, Silent()) if self.tests else []
         found = {
             "log_likelihood": grouped(likelihood.values[scored], likelihood.groups[scored]), "similarity": of_pairs(answers),

@@ -17,19 +17,10 @@ from numpy import float32, int64, ndarray
 
 from embedx.engine.select import SINGLE, entries_among_all_rows
 from embedx.engine.shared import Shared, backward, encode, new_feature_workspace
-from embedx.kernels import (
-    ONE,
-    SIMD_WIDTH,
-    aligned_zeros,
-    kernel,
-    kernel_part,
-    load,
-    multiply_add,
-    new_batch,
-    splat,
-    store,
-    zeros,
-)
+from embedx.kernels.batch import new_batch
+from embedx.kernels.compiled import kernel, kernel_part
+from embedx.kernels.maths import ONE
+from embedx.kernels.simd import SIMD_WIDTH, aligned_zeros, load, multiply_add, splat, store, zeros
 from embedx.labeled.data import Labels, offsets_of
 from embedx.optimizers.decay import decay_row, decay_rows, shorten, step_size
 from embedx.optimizers.descend import descend_columns, descend_row, new_column_gradient, touch

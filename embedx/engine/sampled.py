@@ -19,25 +19,13 @@ from embedx.engine.examples import Examples
 from embedx.engine.select import SINGLE, draw_weight, set_negative, set_node, set_positive
 from embedx.engine.shared import FeatureWorkspace, Groups, Plan, backward, encode, new_feature_workspace, new_groups, put
 from embedx.engine.sparse_rows import SlotSteps, gain_of_row, new_slot_steps, scatter, score_of_row, step_of_row
-from embedx.kernels import (
-    ONE,
-    SIMD_WIDTH,
-    ZERO,
-    Batch,
-    add_to_row,
-    aligned_zeros,
-    bits,
-    by_address,
-    clear_row,
-    dot,
-    kernel,
-    kernel_part,
-    new_batch,
-    open_uniform,
-    padded,
-    prefetch,
-    uniform,
-)
+from embedx.kernels.batch import Batch, new_batch
+from embedx.kernels.by_address import by_address
+from embedx.kernels.compiled import kernel, kernel_part
+from embedx.kernels.gemm import add_to_row, clear_row, dot
+from embedx.kernels.maths import ONE, ZERO
+from embedx.kernels.random import bits, open_uniform, uniform
+from embedx.kernels.simd import SIMD_WIDTH, aligned_zeros, padded, prefetch
 from embedx.optimizers.decay import clock_step, decay_row, shorten, step_size
 from embedx.optimizers.descend import descend_row
 from embedx.samplers.contract import FILTER_SIZE, SampleWorkspace, new_sample_workspace

@@ -39,31 +39,13 @@ from embedx.engine.encoders import SKIPGRAM, backward, fetch, fetch_rates
 from embedx.engine.select import JOINT, SINGLE, draw_weight, set_positive
 from embedx.engine.skipgram_retrieved import add_candidates
 from embedx.engine.subwords import NO_PARTS, Parts, fetch_word, n_parts, part, prefetch_word, word_vectors
-from embedx.kernels import (
-    ONE,
-    SIMD_WIDTH,
-    ZERO,
-    Batch,
-    aligned_zeros,
-    bits,
-    by_address,
-    kernel,
-    kernel_part,
-    load,
-    multiply_add,
-    new_batch,
-    open_uniform,
-    padded,
-    prefetch,
-    round_up_to_tile,
-    scores,
-    splat,
-    store,
-    sum_of,
-    weighted_sums,
-    weighted_sums_transposed,
-    zeros,
-)
+from embedx.kernels.batch import Batch, new_batch
+from embedx.kernels.by_address import by_address
+from embedx.kernels.compiled import kernel, kernel_part
+from embedx.kernels.gemm import round_up_to_tile, scores, weighted_sums, weighted_sums_transposed
+from embedx.kernels.maths import ONE, ZERO
+from embedx.kernels.random import bits, open_uniform
+from embedx.kernels.simd import SIMD_WIDTH, aligned_zeros, load, multiply_add, padded, prefetch, splat, store, sum_of, zeros
 from embedx.optimizers.contract import Table
 from embedx.optimizers.descend import descend_row, descend_row_within, is_frozen, row_divisor
 from embedx.samplers.contract import SamplerData, SampleWorkspace, new_sample_workspace

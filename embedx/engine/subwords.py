@@ -17,19 +17,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy import int32, int64, ndarray
 
-from embedx.kernels import (
-    ONE,
-    SIMD_WIDTH,
-    aligned_zeros,
-    kernel,
-    kernel_part,
-    load,
-    multiply_add,
-    prefetch,
-    splat,
-    store,
-    zeros,
-)
+from embedx.kernels.compiled import kernel, kernel_part
+from embedx.kernels.maths import ONE
+from embedx.kernels.simd import SIMD_WIDTH, aligned_zeros, load, multiply_add, prefetch, splat, store, zeros
 from embedx.text.ngram_hashes import bucket_lists
 from embedx.text.ngrams import NGrams
 

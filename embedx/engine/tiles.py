@@ -16,30 +16,16 @@ The labels may be the nodes of a tree, in groups; a group is trained on the exam
 from typing import NamedTuple
 
 import numpy as np
-from numpy import float32, int32, int64, ndarray, uint64
+from numpy import float32, int32, int64, ndarray, uint32, uint64
 
 from embedx.engine.examples import Csr
 from embedx.engine.select import draw_weight, set_negative, set_positive
-from embedx.kernels import (
-    ONE,
-    SIMD_WIDTH,
-    ZERO,
-    Batch,
-    bits,
-    by_address,
-    is_zero,
-    kernel,
-    kernel_part,
-    lanes_of,
-    load,
-    low_half_below,
-    multiply_add,
-    new_batch,
-    prefetch,
-    splat,
-    store,
-    zeros,
-)
+from embedx.kernels.batch import Batch, new_batch
+from embedx.kernels.by_address import by_address
+from embedx.kernels.compiled import kernel, kernel_part
+from embedx.kernels.maths import ONE, ZERO
+from embedx.kernels.random import bits, low_half_below
+from embedx.kernels.simd import SIMD_WIDTH, is_zero, lanes_of, load, multiply_add, prefetch, splat, store, zeros
 from embedx.optimizers.contract import PER_COORDINATE, Table, UpdateRule, new_table
 from embedx.optimizers.decay import clock_step, decay_row, decay_rows, step_size
 from embedx.optimizers.descend import ColumnGradient, descend_columns, new_column_gradient, touch
@@ -118,12 +104,12 @@ def new_workspace(
     n_rows, skips = n_features + 1, np.zeros((2, n_examples), np.int8)
     examples = TileExamples(
         np.zeros(n_examples + 1, int64), np.zeros(n_values + 1, int32),
-        np.zeros(n_values + 1, float32), np.zeros(n_examples, np.uint32),
+        np.zeros(n_values + 1, float32), np.zeros(n_examples, uint32),
         np.zeros(n_examples, float32), skips[0], skips[1],
     )  # fmt: skip
     steps = TileSteps(
         tile=new_table(n_rows, WIDTH, optimizer), gradient=new_column_gradient(n_rows, WIDTH),
-        support=np.zeros(n_rows if is_masked else 0, np.uint32), active=np.zeros(batch_size, int64),
+        support=np.zeros(n_rows if is_masked else 0, uint32), active=np.zeros(batch_size, int64),
         batch=new_batch(batch_size, WIDTH), state=np.zeros((1, 0), float32),
     )  # fmt: skip
     return TileWorkspace(
@@ -196,7 +182,7 @@ def _step(coefficients, examples, steps, plan, chosen, n_labels, lr, now):
         for k in range(n_touched):
             row = int64(steps.gradient.touched[k])
             for d in range(0, WIDTH, SIMD_WIDTH):
-                kept = lanes_of(load(steps.gradient.sums, row, d), steps.support[row] >> np.uint32(d))
+                kept = lanes_of(load(steps.gradient.sums, row, d), steps.support[row] >> uint32(d))
                 store(steps.gradient.sums, row, d, kept)
     descend_columns(steps.tile, 0, steps.gradient, n_touched, WIDTH, plan.optimizer, step_size(plan.optimizer, lr))
     return loss
@@ -220,7 +206,7 @@ def _choose(examples, steps, plan, order, begin, end, n_labels):
             set_negative(batch, n, k, 0)
         if mask != 0:
             for k in range(n_labels):
-                if (mask >> np.uint32(k)) & np.uint32(1):
+                if (mask >> uint32(k)) & uint32(1):
                     set_positive(batch, n, k, 1, examples.weight[m], plan.keeps_accidental_hits)
         steps.active[n] = m
         n += 1
@@ -288,7 +274,7 @@ def train_columns(coefficients, examples, shared, plan, workspace, first, last, 
             for at in range(examples.label_offsets[i], examples.label_offsets[i + 1]):
                 k = examples.label_ids[at] - t
                 if 0 <= k < WIDTH:
-                    own.mask[i] |= np.uint32(1) << np.uint32(k)
+                    own.mask[i] |= uint32(1) << uint32(k)
         for begin in range(0, n, plan.batch_size):
             chosen = workspace.order[begin : min(begin + plan.batch_size, n)]
             loss += _step(coefficients, of_tile, steps, plan, chosen, min(shared.plan.n_rows - t, WIDTH), plan.lr, clock)
@@ -406,7 +392,7 @@ def _dual_update(examples, steps, plan, m):
     w, support = steps.tile.rows, steps.support
     for f in range(examples.offsets[m], examples.offsets[m + 1]):
         row, x = int64(examples.columns[f]), splat(examples.values[f])
-        _add(w, row, x, lanes_of(a, support[row]), lanes_of(b, support[row] >> np.uint32(SIMD_WIDTH)))
+        _add(w, row, x, lanes_of(a, support[row]), lanes_of(b, support[row] >> uint32(SIMD_WIDTH)))
     if plan.has_bias:
         _add(w, w.shape[0] - 1, splat(ONE), a, b)
     longest = ZERO
@@ -434,7 +420,7 @@ def _begin(examples, groups, group, first, last, plan, workspace):
     for p in range(first, last):
         for at in range(groups.positives.indptr[p], groups.positives.indptr[p + 1]):  # members of the group
             m = workspace.place[groups.positives.indices[at]]
-            workspace.examples.mask[m] |= np.uint32(1) << np.uint32(p - first)
+            workspace.examples.mask[m] |= uint32(1) << uint32(p - first)
     steps = workspace.steps
     bias_row = steps.tile.rows.shape[0] - 1
     for row in range(n_features):
@@ -443,7 +429,7 @@ def _begin(examples, groups, group, first, last, plan, workspace):
     steps.support[bias_row] = 0
     for p in range(first, last):
         steps.tile.rows[bias_row, p - first] = groups.bias[p]
-        steps.support[bias_row] |= np.uint32(1) << np.uint32(p - first)
+        steps.support[bias_row] |= uint32(1) << uint32(p - first)
     return n_features
 
 
@@ -473,7 +459,7 @@ def _find_features(examples, positives, workspace, first, last):
                     workspace.local[feature], workspace.features[n] = row, feature
                     support[row] = 0
                     n += 1
-                support[row] |= np.uint32(1) << np.uint32(p - first)
+                support[row] |= uint32(1) << uint32(p - first)
     return n
 
 

@@ -14,6 +14,7 @@ whatever the number of questions and the size of the vocabulary.
 """
 
 import numpy as np
+from numpy import float32, ndarray
 
 from embedx.evaluation.word_sets import METHODS, MIN_ITEMS, Analogies, Answers
 from embedx.training.progress import Progress
@@ -21,7 +22,7 @@ from embedx.vectors.model import WordVectors
 
 BLOCK_FLOATS = 1 << 21  # cosines of words of questions and candidates computed at a time: 8 MB
 SCORE_FLOATS = 1 << 17  # scores of questions and candidates at a time: 0.5 MB, which a core's cache holds
-EPSILON = np.float32(0.001)  # of 3cosmul, as in the paper
+EPSILON = float32(0.001)  # of 3cosmul, as in the paper
 
 
 def answered(test: Analogies, vectors: WordVectors, progress: Progress) -> Answers:
@@ -50,9 +51,7 @@ def answered(test: Analogies, vectors: WordVectors, progress: Progress) -> Answe
     return Answers(test, values, {"method": test.method, "sections": sections})
 
 
-def best_answers(
-    table: np.ndarray, asked: np.ndarray, barred: np.ndarray, progress: Progress, method: str = METHODS[0]
-) -> np.ndarray:
+def best_answers(table: ndarray, asked: ndarray, barred: ndarray, progress: Progress, method: str = METHODS[0]) -> ndarray:
     """The row that answers each question, the first of equal ones, int64 (questions,); -1 where there is no candidate.
 
     table   float32 (candidates, dim)
@@ -68,13 +67,13 @@ def best_answers(
     barred = barred[np.argsort(barred[:, 0], kind="stable")]
     width = max(1, min(n_rows, BLOCK_FLOATS // max(len(words), dim)))
     step = max(1, SCORE_FLOATS // width)
-    rows, best = np.full(len(asked), -1), np.full(len(asked), -np.inf, np.float32)
+    rows, best = np.full(len(asked), -1), np.full(len(asked), -np.inf, float32)
     progress.start("Answering analogies", n_rows, "candidates")
     for start in range(0, n_rows, width):
         stop = min(start + width, n_rows)
         cosines = units @ (table[start:stop] * inverse[start:stop, None]).T
         if method == "3cosmul":
-            cosines = (cosines + np.float32(1)) / np.float32(2)
+            cosines = (cosines + float32(1)) / float32(2)
             factors = 1 / (cosines + EPSILON)
         empty = np.flatnonzero(norms[start:stop] == 0)
         here = barred[(barred[:, 1] >= start) & (barred[:, 1] < stop)]

@@ -12,6 +12,7 @@ that are given); a label is *found* if it is among them. So a row of one label i
 from dataclasses import dataclass
 
 import numpy as np
+from numpy import int64, ndarray
 from scipy.sparse import csr_matrix
 
 from embedx.evaluation.labels import hits, ratio
@@ -50,13 +51,13 @@ class Confusion:
 class Reliability:
     """First predictions by their probability."""
 
-    n: np.ndarray  # int64 (bins,): answers
-    confidence: np.ndarray  # float64 (bins,): their mean probability, nan where there are none
-    accuracy: np.ndarray  # float64 (bins,): the share that is correct
+    n: ndarray  # int64 (bins,): answers
+    confidence: ndarray  # float64 (bins,): their mean probability, nan where there are none
+    accuracy: ndarray  # float64 (bins,): the share that is correct
     error: float  # ECE
 
 
-def bin_of_labels(counts: np.ndarray) -> np.ndarray:
+def bin_of_labels(counts: ndarray) -> ndarray:
     """The frequency bin of each label, int (n_labels + 1,): 0 to 2 for THIRDS, 3 for UNSEEN, as is the last, of all other ids.
 
     counts  in how many training rows each label is, int (n_labels,)
@@ -67,11 +68,11 @@ def bin_of_labels(counts: np.ndarray) -> np.ndarray:
     values, which = np.unique(-counts, return_inverse=True)  # the most frequent first
     occurrences = np.bincount(which, weights=counts, minlength=len(values))
     before = (np.cumsum(occurrences) - occurrences)[which]
-    third = np.minimum(3 * before // max(counts.sum(), 1), 2).astype(np.int64)
+    third = np.minimum(3 * before // max(counts.sum(), 1), 2).astype(int64)
     return np.append(np.where(counts > 0, third, len(THIRDS)), len(THIRDS))
 
 
-def by_frequency(top: np.ndarray, labels: Labels, counts: np.ndarray, ks: tuple[int, ...] = (1, 3, 5)) -> list[FrequencyBin]:
+def by_frequency(top: ndarray, labels: Labels, counts: ndarray, ks: tuple[int, ...] = (1, 3, 5)) -> list[FrequencyBin]:
     """Recall and precision by label frequency; bins without labels and occurrences are left out.
 
     top     the predictions for each row, distinct ids, best first, int (n, at least max(ks), or all labels)
@@ -96,7 +97,7 @@ def by_frequency(top: np.ndarray, labels: Labels, counts: np.ndarray, ks: tuple[
     return found
 
 
-def confusions(top: np.ndarray, labels: Labels) -> list[Confusion]:
+def confusions(top: ndarray, labels: Labels) -> list[Confusion]:
     """Which labels were missed while which others were predicted wrongly, most often first: pairs of a label of a row that was
     not found, and a wrong prediction within the row's share, with the rows that have the pair.
     """
@@ -105,20 +106,20 @@ def confusions(top: np.ndarray, labels: Labels) -> list[Confusion]:
     of_label = labels.row_of_id
     is_missed = ranks(top, labels) >= share[of_label]
     shape = len(labels), int(max(top.max(initial=0), labels.ids.max(initial=0))) + 1
-    wrong = csr_matrix((np.ones(len(row), np.int64), (row, top[row, column])), shape)
-    missed = csr_matrix((np.ones(is_missed.sum(), np.int64), (of_label[is_missed], labels.ids[is_missed])), shape)
+    wrong = csr_matrix((np.ones(len(row), int64), (row, top[row, column])), shape)
+    missed = csr_matrix((np.ones(is_missed.sum(), int64), (of_label[is_missed], labels.ids[is_missed])), shape)
     pairs = (missed.T @ wrong).tocoo()
     order = np.lexsort((pairs.col, pairs.row, -pairs.data))
     found = zip(pairs.row[order].tolist(), pairs.col[order].tolist(), pairs.data[order].tolist(), strict=True)
     return [Confusion(*each) for each in found]
 
 
-def reliability(probability: np.ndarray, is_right: np.ndarray, bins: int = BINS) -> Reliability:
+def reliability(probability: ndarray, is_right: ndarray, bins: int = BINS) -> Reliability:
     """Whether predictions are correct as often as they are probable.
 
     probability  float (n,) within 0 and 1; `is_right` bool (n,)
     """
-    which = np.clip((probability * bins).astype(np.int64), 0, bins - 1)
+    which = np.clip((probability * bins).astype(int64), 0, bins - 1)
     n = np.bincount(which, minlength=bins)
     with np.errstate(invalid="ignore"):
         confidence = np.bincount(which, weights=probability, minlength=bins) / n
@@ -127,7 +128,7 @@ def reliability(probability: np.ndarray, is_right: np.ndarray, bins: int = BINS)
     return Reliability(n, confidence, accuracy, error)
 
 
-def ranks(top: np.ndarray, labels: Labels) -> np.ndarray:
+def ranks(top: ndarray, labels: Labels) -> ndarray:
     """The place of each of `labels.ids` among the predictions for its row, from 0 on; NOT_FOUND if it is not there."""
     rank = np.full(len(labels.ids), NOT_FOUND)
     row = labels.row_of_id

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy import int32, ndarray
 from scipy.sparse import coo_matrix, csr_matrix
 
 from embedx.errors import EmbedxError
@@ -42,7 +43,7 @@ def _sklearn() -> None:
         ) from error
 
 
-def _pairs(model: WordVectors, file: str, progress: Progress) -> np.ndarray:
+def _pairs(model: WordVectors, file: str, progress: Progress) -> ndarray:
     """Pairs of nodes that both have vectors, int64 (n, 2)."""
     found, n_unknown = [], 0
     for number, words in _lines(file):
@@ -141,7 +142,7 @@ def node_labels(model: WordVectors, file: str, seed: int, progress: Progress) ->
     return rows
 
 
-def _f1(predicted: np.ndarray, truth: np.ndarray) -> tuple[float, float]:
+def _f1(predicted: ndarray, truth: ndarray) -> tuple[float, float]:
     """Micro F1, and macro F1 over the labels that occur."""
     both, either = (predicted & truth).sum(axis=0), predicted.sum(axis=0) + truth.sum(axis=0)
     occurs = truth.any(axis=0)
@@ -177,9 +178,9 @@ def next_item(model: WordVectors, file: str, progress: Progress) -> list[Row]:
     )  # fmt: skip
     before = weights @ model.vectors
     outputs = model.of("output").vectors
-    counts = np.asarray(model.counts, dtype=np.float64)
+    counts = np.asarray(model.counts, np.float64)
     near = _near(model, progress)
-    scorers: dict[str, Callable[[slice], np.ndarray]] = {
+    scorers: dict[str, Callable[[slice], ndarray]] = {
         "vectors": lambda rows: before[rows] @ outputs.T,
         "popularity": lambda rows: np.broadcast_to(counts, (rows.stop - rows.start, len(counts))),
     }
@@ -188,7 +189,7 @@ def next_item(model: WordVectors, file: str, progress: Progress) -> list[Row]:
     return [_ranked(name, scores, truth) for name, scores in scorers.items()]
 
 
-def _ranked(name: str, scores: Callable[[slice], np.ndarray], truth: np.ndarray) -> Row:
+def _ranked(name: str, scores: Callable[[slice], ndarray], truth: ndarray) -> Row:
     """The measures of a ranking of all items for each session."""
     ranks = np.zeros(len(truth))
     for start in range(0, len(truth), BLOCK):
@@ -211,14 +212,14 @@ def _near(model: WordVectors, progress: Progress) -> csr_matrix | None:
     if not files or not all(Path(file).is_file() for file in files):
         progress.note("co-occurrence is left out: the sessions that the model was trained on are not here")
         return None
-    pairs: list[np.ndarray] = []
+    pairs: list[ndarray] = []
     for file in files:
         for _, words in _lines(file):
-            ids = np.array([model.index(word) for word in words if word in model], dtype=np.int32)
+            ids = np.array([model.index(word) for word in words if word in model], int32)
             pairs += [np.stack([ids[:-d], ids[d:]]) for d in range(1, min(window, len(ids) - 1) + 1)]
-    a, b = np.concatenate([np.zeros((2, 0), dtype=np.int32), *pairs], axis=1)
+    a, b = np.concatenate([np.zeros((2, 0), int32), *pairs], axis=1)
     kept = a != b
-    found = coo_matrix((np.ones(int(kept.sum()), dtype=np.float32), (a[kept], b[kept])), (len(model), len(model))).tocsr()
+    found = coo_matrix((np.ones(int(kept.sum()), np.float32), (a[kept], b[kept])), (len(model), len(model))).tocsr()
     return csr_matrix(found + found.T)
 
 

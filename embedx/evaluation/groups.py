@@ -45,7 +45,7 @@ def clusters(points: np.ndarray, n_clusters: int, seed: int) -> np.ndarray:
         raise EmbedxError(f'--categories needs scikit-learn ({error}); pip install "embedx[sklearn]"') from error
     n_clusters = min(n_clusters, len(np.unique(points, axis=0)))  # k-means warns of clusters that stay empty
     with threadpool_limits(1):  # several threads sum in no fixed order
-        return np.asarray(KMeans(n_clusters, n_init=RESTARTS, random_state=seed).fit_predict(points))
+        return KMeans(n_clusters, n_init=RESTARTS, random_state=seed).fit_predict(points)
 
 
 def outliers(test: Outliers, vectors: WordVectors) -> Answers:

@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
+from numpy import float32, int32, ndarray
 from scipy.special import logsumexp
 
 from embedx import objectives, samplers
@@ -53,9 +54,9 @@ MIN_LOG_P = -1e4  # log-probabilities are clipped here in the fit, which takes n
 class HeldOutPairs(NamedTuple):
     """Inputs with their targets, in text order."""
 
-    inputs: np.ndarray  # int32 (n,): context words; for CBOW (n, max contexts), those of each centre, then -1
-    targets: np.ndarray  # int32 (n,): centres
-    groups: np.ndarray  # int64 (n,): which group of the text each is from
+    inputs: ndarray  # int32 (n,): context words; for CBOW (n, max contexts), those of each centre, then -1
+    targets: ndarray  # int32 (n,): centres
+    groups: ndarray  # int64 (n,): which group of the text each is from
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -69,8 +70,8 @@ class Likelihood:
     unigram: float
     n_pairs: int
     n_groups: int
-    values: np.ndarray  # float64 (n_pairs,): log p(y | x)
-    groups: np.ndarray  # int64 (n_pairs,)
+    values: ndarray  # float64 (n_pairs,): log p(y | x)
+    groups: ndarray  # int64 (n_pairs,)
     words: list[str]  # of the vocabulary
 
     def metrics(self) -> dict[str, float]:
@@ -82,8 +83,8 @@ class Likelihood:
 
 
 def sample_pairs(
-    words: np.ndarray, sentences: np.ndarray, keep: np.ndarray, window: int, seed: int, at_most: int = PAIRS,
-    groups: np.ndarray | None = None, per_context: bool = True,
+    words: ndarray, sentences: ndarray, keep: ndarray, window: int, seed: int, at_most: int = PAIRS,
+    groups: ndarray | None = None, per_context: bool = True,
 ) -> HeldOutPairs:  # fmt: skip
     """The pairs of one pass of training over a text; a random sample of `at_most` if there are more.
 
@@ -103,7 +104,7 @@ def sample_pairs(
     before = np.minimum(reach, here - np.searchsorted(sentence, sentence, "left"))
     n = before + np.minimum(reach, np.searchsorted(sentence, sentence, "right") - 1 - here)  # contexts of each centre
 
-    def some_of(total: int) -> np.ndarray:
+    def some_of(total: int) -> ndarray:
         return np.sort(rng.choice(total, at_most, replace=False, shuffle=False)) if total > at_most else np.arange(total)
 
     if per_context:
@@ -118,10 +119,10 @@ def sample_pairs(
         step = column - before[centre, None]
         place = np.minimum(centre[:, None] + step + (step >= 0), len(kept) - 1)
         inputs = np.where(column < n[centre, None], kept[place], -1)
-    return HeldOutPairs(inputs.astype(np.int32), kept[centre].astype(np.int32), group[centre].astype(np.int64))
+    return HeldOutPairs(inputs.astype(int32), kept[centre].astype(int32), group[centre].astype(np.int64))
 
 
-def text_of(tokens: np.ndarray, remap: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def text_of(tokens: ndarray, remap: ndarray) -> tuple[ndarray, ndarray]:
     """The words, int32 (n,), and groups, int64 (n,), of an encoded text.
 
     tokens  int32: provisional ids, END_OF_SENTENCE between sentences
@@ -134,8 +135,8 @@ def text_of(tokens: np.ndarray, remap: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 
 def draw(
-    words: np.ndarray, sentences: np.ndarray, vectors: WordVectors, seed: int = 0, at_most: int = PAIRS,
-    groups: np.ndarray | None = None,
+    words: ndarray, sentences: ndarray, vectors: WordVectors, seed: int = 0, at_most: int = PAIRS,
+    groups: ndarray | None = None,
 ) -> tuple[HeldOutPairs, HeldOutPairs]:  # fmt: skip
     """Pairs to score, at most `at_most`, and pairs to calibrate with, none of them the same place in the text.
 
@@ -151,7 +152,7 @@ def draw(
     if n == 0:
         raise EmbedxError("the held-out text has no two words of the model side by side; give more text, of the same kind")
     n_spare = max(min(spare, n // 10), n - at_most)
-    spared = np.zeros(n, dtype=bool)
+    spared = np.zeros(n, bool)
     spared[np.random.default_rng([seed, 1]).choice(n, n_spare, replace=False)] = True
     return HeldOutPairs(*(each[~spared] for each in pairs)), HeldOutPairs(*(each[spared] for each in pairs))
 
@@ -167,7 +168,7 @@ def pairs_of(
     text = TextSettings.from_options(vectors.settings)
     with encode(corpora, text, progress or Silent(), None, vectors.phrases) as corpus:
         number = {word: k for k, word in enumerate(vectors.words)}
-        remap = np.fromiter((number.get(word, -1) for word in corpus.words), np.int32, len(corpus.words))
+        remap = np.fromiter((number.get(word, -1) for word in corpus.words), int32, len(corpus.words))
         return draw(*text_of(corpus.tokens, remap), vectors, seed)
 
 
@@ -176,7 +177,7 @@ def architecture_of(vectors: WordVectors) -> str:
     return str(vectors.settings.get("architecture", "skipgram"))
 
 
-def trained_on(vectors: WordVectors) -> np.ndarray:
+def trained_on(vectors: WordVectors) -> ndarray:
     """How often each word was in the training text, int64 (n_words,).
 
     Raises `EmbedxError` if embedx did not train the model, for then they are unknown.
@@ -242,7 +243,7 @@ def check_same_words(a: list[str], b: list[str]) -> None:
         )
 
 
-LogProbability = Callable[[np.ndarray], Iterator[tuple[slice, np.ndarray]]]
+LogProbability = Callable[[ndarray], Iterator[tuple[slice, ndarray]]]
 
 
 def log_probability_of(vectors: WordVectors) -> LogProbability:
@@ -254,16 +255,16 @@ def log_probability_of(vectors: WordVectors) -> LogProbability:
     sampler = samplers.recorded(settings, replacement=True)
     sampler.prepare(counts, paths=objective.paths())
     vectors_of = ENCODERS[architecture_of(vectors)].vectors_of
-    output, bias = vectors.arrays["output"], vectors.arrays.get("bias", np.float32(0))
+    output, bias = vectors.arrays["output"], vectors.arrays.get("bias", float32(0))
     if len(output) != objective.n_rows(len(counts)):
         raise EmbedxError(
             f"{len(output):,} output rows, where --objective {objective.name} with {len(counts):,} words has "
             f"{objective.n_rows(len(counts)):,}; restore the model from a copy, or train again"
         )
     size = max(1, BLOCK_FLOATS // len(counts))
-    noise = sampler.log_noise(objective.negatives) if objective.adds_log_noise else np.zeros(len(counts), dtype=np.float32)
+    noise = sampler.log_noise(objective.negatives) if objective.adds_log_noise else np.zeros(len(counts), float32)
 
-    def log_p_of(inputs: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
+    def log_p_of(inputs: ndarray) -> Iterator[tuple[slice, ndarray]]:
         for start in range(0, len(inputs), size):
             rows = slice(start, min(start + size, len(inputs)))
             z = vectors_of(vectors.vectors, inputs[rows]) @ output.T
@@ -278,10 +279,10 @@ def fitted_temperature(log_p_of: LogProbability, calibration: HeldOutPairs, prog
     if len(calibration.targets) < MIN_CALIBRATION_PAIRS:
         return math.nan
     inputs, row = np.unique(calibration.inputs, axis=0, return_inverse=True)
-    log_p = np.concatenate([np.maximum(block, MIN_LOG_P).astype(np.float32) for _, block in log_p_of(inputs)])
+    log_p = np.concatenate([np.maximum(block, MIN_LOG_P).astype(float32) for _, block in log_p_of(inputs)])
     done = 0
 
-    def blocks() -> Iterator[tuple[np.ndarray, Labels]]:
+    def blocks() -> Iterator[tuple[ndarray, Labels]]:
         nonlocal done
         for some in blocks_of_rows(len(row), log_p.shape[1]):
             yield log_p[row[some]], Labels.single(calibration.targets[some])

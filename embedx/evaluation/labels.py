@@ -28,6 +28,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy import int32, ndarray
 
 from embedx.errors import DivergedError, EmbedxError
 from embedx.evaluation.statistics import Score
@@ -56,15 +57,15 @@ class LabelMetrics:
     """
 
     def __init__(
-        self, n_labels: int, label_counts: np.ndarray | None = None, n_train: int | None = None,
+        self, n_labels: int, label_counts: ndarray | None = None, n_train: int | None = None,
         ks: tuple[int, ...] = (1, 3, 5), propensity: tuple[float, float] = (PROPENSITY_A, PROPENSITY_B),
     ) -> None:  # fmt: skip
         self.n_labels, self.ks = n_labels, ks
         self.weights = inverse_propensity(label_counts, n_train or 0, *propensity) if label_counts is not None else None
-        self.log_p: list[np.ndarray] = []  # of the rows of each block, float64
+        self.log_p: list[ndarray] = []  # of the rows of each block, float64
         self.sums: defaultdict[str, float] = defaultdict(int)  # over rows
 
-    def add(self, log_p: np.ndarray | None, scores: np.ndarray | None, labels: Labels) -> None:
+    def add(self, log_p: ndarray | None, scores: ndarray | None, labels: Labels) -> None:
         """Take in a block of rows.
 
         log_p   float (B, n_labels): log-probabilities, finite or -inf; None if the classifier has none
@@ -76,7 +77,7 @@ class LabelMetrics:
         if log_p is not None:
             self.log_p.append(label_means(log_p, labels)[1])
 
-    def add_ranked(self, top: np.ndarray, labels: Labels) -> None:
+    def add_ranked(self, top: ndarray, labels: Labels) -> None:
         """Take in a block of rows of which only the best labels are known: their distinct ids, best first, int (B, max(ks)) or
         as many as there are labels.
         """
@@ -120,7 +121,7 @@ class LabelMetrics:
             measures |= {f"psp@{k}": ratio(sums[f"psp@{k}"], sums[f"best psp@{k}"]) for k in self.ks}
         return measures
 
-    def _add_propensity_scored(self, hit: np.ndarray, top: np.ndarray, labels: Labels, weights: np.ndarray) -> None:
+    def _add_propensity_scored(self, hit: ndarray, top: ndarray, labels: Labels, weights: ndarray) -> None:
         gain = np.where(hit, weights[top], 0.0)
         row = labels.row_of_id
         own = weights[np.minimum(labels.ids, self.n_labels)]
@@ -134,24 +135,24 @@ class LabelMetrics:
 class LabelCounts(NamedTuple):
     """How often labels were predicted correctly, predicted, and true, by label or by row: int64 (n,) each."""
 
-    right: np.ndarray
-    predicted: np.ndarray
-    true: np.ndarray
+    right: ndarray
+    predicted: ndarray
+    true: ndarray
 
     @property
-    def precision(self) -> np.ndarray:
+    def precision(self) -> ndarray:
         """float64 (n,), 0 where nothing was predicted, as by scikit-learn."""
-        return np.asarray(self.right / np.maximum(self.predicted, 1))
+        return self.right / np.maximum(self.predicted, 1)
 
     @property
-    def recall(self) -> np.ndarray:
+    def recall(self) -> ndarray:
         """float64 (n,), 0 where nothing is true."""
-        return np.asarray(self.right / np.maximum(self.true, 1))
+        return self.right / np.maximum(self.true, 1)
 
     @property
-    def f1(self) -> np.ndarray:
+    def f1(self) -> ndarray:
         """float64 (n,), 0 where nothing is right."""
-        return np.asarray(2 * self.right / np.maximum(self.predicted + self.true, 1))
+        return 2 * self.right / np.maximum(self.predicted + self.true, 1)
 
 
 def label_counts(predicted: Labels, true: Labels, n_labels: int = 1) -> tuple[LabelCounts, LabelCounts]:
@@ -175,7 +176,7 @@ def f1_measures(predicted: Labels, true: Labels) -> dict[str, float]:
     return {"f1_micro": ratio(2 * right, of_both)} | {name: ratio(each.sum(), len(each)) for name, each in means.items()}
 
 
-def per_label_csv(names: Sequence[str], train_counts: np.ndarray, threshold: float | None, counts: LabelCounts) -> str:
+def per_label_csv(names: Sequence[str], train_counts: ndarray, threshold: float | None, counts: LabelCounts) -> str:
     """A line of CSV for each label; the threshold is empty where each row is given its best label."""
     table = io.StringIO()
     out = csv.writer(table, lineterminator="\n")
@@ -212,7 +213,7 @@ def likelihood_warning(metrics: Mapping[str, float], n_labels: int) -> str:
     )
 
 
-def top_k(scores: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+def top_k(scores: ndarray, k: int) -> tuple[ndarray, ndarray]:
     """Ids and values of the k highest scores of each row, best first: int32 and float, both (B, min(k, K)).
 
     scores  float (B, K); of equal ones the lower id comes first, and what is not a number counts as -inf
@@ -223,20 +224,20 @@ def top_k(scores: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     if k > MAX_INSERTED and scores.shape[1] < MANY_TIMES * k:
         known = np.fmax(scores, -np.inf)
         ids = np.argsort(-known, axis=1, kind="stable")[:, :k]
-        return ids.astype(np.int32), np.take_along_axis(known, ids, axis=1)
-    ids, values = np.empty((len(scores), k), np.int32), np.empty((len(scores), k), scores.dtype)
+        return ids.astype(int32), np.take_along_axis(known, ids, axis=1)
+    ids, values = np.empty((len(scores), k), int32), np.empty((len(scores), k), scores.dtype)
     if k:
         best_of_rows(np.ascontiguousarray(scores), 0, len(scores), ids, values)
     return ids, values
 
 
-def inverse_propensity(label_counts: np.ndarray, n_train: int, a: float = PROPENSITY_A, b: float = PROPENSITY_B) -> np.ndarray:
+def inverse_propensity(label_counts: ndarray, n_train: int, a: float = PROPENSITY_A, b: float = PROPENSITY_B) -> ndarray:
     """1 + C (n_l + B)^-A for each label and, at the end, for one that is in no training row: float64 (n_labels + 1,)."""
     c = (math.log(n_train) - 1) * (b + 1) ** a
-    return np.asarray(1 + c * (np.append(label_counts, 0) + b) ** -a)
+    return 1 + c * (np.append(label_counts, 0) + b) ** -a
 
 
-def fit_temperature(blocks: Callable[[], Iterable[tuple[np.ndarray, Labels]]]) -> float:
+def fit_temperature(blocks: Callable[[], Iterable[tuple[ndarray, Labels]]]) -> float:
     """The T within TEMPERATURES by which to multiply scores so that log_softmax(T z) is most likely on validation data.
 
     blocks  called for each pass over the data, gives the scores or log-probabilities z of some rows, float (B, K), and their
@@ -266,7 +267,7 @@ def fit_temperature(blocks: Callable[[], Iterable[tuple[np.ndarray, Labels]]]) -
     return math.exp(at)
 
 
-def derivatives(blocks: Iterable[tuple[np.ndarray, Labels]], temperature: float) -> tuple[float, float]:
+def derivatives(blocks: Iterable[tuple[ndarray, Labels]], temperature: float) -> tuple[float, float]:
     """Slope of the mean log-likelihood of log_softmax(T z) in T, and minus its second derivative.
 
     With p = softmax(T z) these are the means over rows of z_label - Σ p z and of the variance Σ p z² - (Σ p z)².
@@ -294,7 +295,7 @@ def derivatives(blocks: Iterable[tuple[np.ndarray, Labels]], temperature: float)
     return slope / n, variance / n
 
 
-def label_means(values: np.ndarray, labels: Labels) -> tuple[np.ndarray, np.ndarray]:
+def label_means(values: ndarray, labels: Labels) -> tuple[ndarray, ndarray]:
     """The rows with a known label, int64 (n,), and the mean of each one's values at its known labels, float64 (n,)."""
     known = labels.ids < values.shape[1]
     row = labels.row_of_id[known]
@@ -304,7 +305,7 @@ def label_means(values: np.ndarray, labels: Labels) -> tuple[np.ndarray, np.ndar
     return chosen, sums[chosen] / n[chosen]
 
 
-def hits(top: np.ndarray, labels: Labels) -> np.ndarray:
+def hits(top: ndarray, labels: Labels) -> ndarray:
     """Which predictions are correct, bool like `top`, the ids predicted for each row."""
     width = int(max(top.max(initial=0), labels.ids.max(initial=0))) + 1
     has = labels.row_of_id * width + labels.ids

@@ -27,13 +27,14 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+from numpy import float64, ndarray
 from scipy import special
 
 LEVEL = 0.05
 RESAMPLES = 2000
 BLOCK_FLOATS = 1 << 20
 
-Statistic = Callable[[Sequence[np.ndarray]], np.ndarray]  # of float64 (resamples, size) for each set: how often items are drawn
+Statistic = Callable[[Sequence[ndarray]], ndarray]  # of float64 (resamples, size) for each set: how often items are drawn
 Key = TypeVar("Key", bound=Hashable)
 
 
@@ -76,15 +77,15 @@ class Score:
     """A score of one run, or the mean or the difference of those of several, by parts; see above."""
 
     value: float
-    parts: np.ndarray  # float64: sums of groups, or values on resamples
-    sizes: np.ndarray | None  # of the groups; None where the parts are resamples
+    parts: ndarray  # float64: sums of groups, or values on resamples
+    sizes: ndarray | None  # of the groups; None where the parts are resamples
     items: int
     overlap: int = 1  # groups that each item is in
 
     @classmethod
     def of_groups(cls, sums: Sequence[float], sizes: Sequence[int], overlap: int = 1) -> "Score":
         """The mean over all items."""
-        parts, counts = np.asarray(sums, dtype=np.float64), np.asarray(sizes, dtype=np.int64)
+        parts, counts = np.asarray(sums, float64), np.asarray(sizes, np.int64)
         return cls(float(parts.sum() / counts.sum()), parts, counts, int(counts.sum()) // overlap, overlap)
 
     @classmethod
@@ -92,7 +93,7 @@ class Score:
         """What `record` made of a score."""
         if "sums" in record:
             return cls.of_groups(record["sums"], record["sizes"], record.get("overlap", 1))
-        return cls(record["value"], np.asarray(record["resampled"], dtype=np.float64), None, record["items"])
+        return cls(record["value"], np.asarray(record["resampled"], float64), None, record["items"])
 
     def record(self) -> dict[str, Any]:
         """As plain JSON types."""
@@ -120,7 +121,7 @@ class Score:
         return Error(error, n - 1)
 
 
-def grouped(values: np.ndarray, groups: np.ndarray) -> Score:
+def grouped(values: ndarray, groups: ndarray) -> Score:
     """The mean of values, float64 (n,), by independent groups, int (n,), or (overlap, n) where each item is in several."""
     groups = np.atleast_2d(groups)
     _, group = np.unique(groups, return_inverse=True)
@@ -230,16 +231,16 @@ def resampled(statistic: Statistic, sizes: Sequence[int], seed: int, how_many: i
     return Score(value, np.concatenate(parts), None, sum(sizes))
 
 
-def _drawn(rng: np.random.Generator, rows: int, size: int) -> np.ndarray:
+def _drawn(rng: np.random.Generator, rows: int, size: int) -> ndarray:
     """How often each of `size` items is drawn in each resample, float64 (rows, size)."""
     draws = rng.integers(size, size=(rows, size)) + size * np.arange(rows)[:, None]
-    return np.bincount(draws.ravel(), minlength=rows * size).reshape(rows, size).astype(np.float64)
+    return np.bincount(draws.ravel(), minlength=rows * size).reshape(rows, size).astype(float64)
 
 
-def mean_spearman(sets: Sequence[tuple[np.ndarray, np.ndarray]]) -> Statistic:
+def mean_spearman(sets: Sequence[tuple[ndarray, ndarray]]) -> Statistic:
     """The mean of Spearman's correlations of pairs of arrays, float64 (n,) both, weighted by n: Pearson's of their ranks."""
 
-    def statistic(counts: Sequence[np.ndarray]) -> np.ndarray:
+    def statistic(counts: Sequence[ndarray]) -> ndarray:
         found = []
         for arrays, n in zip(sets, counts, strict=True):
             x, y = (ranks(each, n) for each in arrays)
@@ -251,14 +252,14 @@ def mean_spearman(sets: Sequence[tuple[np.ndarray, np.ndarray]]) -> Statistic:
     return statistic
 
 
-def ranks(values: np.ndarray, counts: np.ndarray) -> np.ndarray:
+def ranks(values: ndarray, counts: ndarray) -> ndarray:
     """The rank of each item in each resample, (resamples, n), without sorting again; equal values share a mean rank.
 
     counts  float64 (resamples, n): how often each item was drawn
     """
     _, group, sizes = np.unique(values, return_inverse=True, return_counts=True)
     members = np.add.reduceat(counts[:, np.argsort(group)], np.cumsum(sizes) - sizes, axis=1)
-    return np.asarray((np.cumsum(members, axis=1) - (members - 1) / 2)[:, group])
+    return (np.cumsum(members, axis=1) - (members - 1) / 2)[:, group]
 
 
 def number(value: float) -> float | None:

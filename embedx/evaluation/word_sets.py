@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy import ndarray
 
 from embedx.errors import EmbedxError, choice
 from embedx.evaluation import statistics
@@ -42,7 +43,7 @@ class SimilarityPairs:
 
     name: str
     words: list[tuple[str, str]]
-    gold: np.ndarray  # float64 (items,)
+    gold: ndarray  # float64 (items,)
     sizes: tuple[int, ...] = ()  # of the sets that it pools, whose items follow each other; empty if it is a set of its own
     candidates: ClassVar[int] = PAIR_CANDIDATES
     measure: ClassVar[str] = "spearman"
@@ -50,7 +51,7 @@ class SimilarityPairs:
     def __len__(self) -> int:
         return len(self.words)
 
-    def by_set(self, items: np.ndarray) -> list[np.ndarray]:
+    def by_set(self, items: ndarray) -> list[ndarray]:
         """`items`, bool or float (items,), of each set that is pooled."""
         return np.split(items, np.cumsum(self.sizes[:-1], dtype=np.int64))
 
@@ -70,7 +71,7 @@ class Analogies:
         return len(self.words)
 
     @cached_property
-    def clusters(self) -> np.ndarray:
+    def clusters(self) -> ndarray:
         """int64 (2, items): the two pairs of words of each question. Questions with one in common depend on each other."""
         number: dict[tuple[str, ...], int] = {}
         words = [tuple(map(str.upper, question)) for question in self.words]
@@ -92,7 +93,7 @@ class Categories:
         return len(self.words)
 
     @cached_property
-    def clusters(self) -> np.ndarray:
+    def clusters(self) -> ndarray:
         """int64 (1, items): each item is independent of the others."""
         return np.arange(len(self))[None]
 
@@ -110,7 +111,7 @@ class Outliers:
         return len(self.clusters[0])
 
     @cached_property
-    def clusters(self) -> np.ndarray:
+    def clusters(self) -> ndarray:
         """int64 (1, items): the group of each item, whose items depend on each other."""
         return np.repeat(np.arange(len(self.groups)), [len(outliers) for _, outliers in self.groups])[None]
 
@@ -123,7 +124,7 @@ class Answers:
     """The scores of one model on one test set, by item."""
 
     test: TestSet
-    values: np.ndarray  # float64 (items,): the cosine, or 1 for a correct answer and 0 for a wrong one; NaN if excluded
+    values: ndarray  # float64 (items,): the cosine, or 1 for a correct answer and 0 for a wrong one; NaN if excluded
     details: dict[str, Any] = dataclasses.field(default_factory=dict)  # further measures
 
     @cached_property
@@ -132,10 +133,10 @@ class Answers:
         return self.scored(resamples=1).value if np.count_nonzero(self.used) >= MIN_ITEMS else math.nan
 
     @property
-    def used(self) -> np.ndarray:  # bool (items,)
-        return np.asarray(~np.isnan(self.values))
+    def used(self) -> ndarray:  # bool (items,)
+        return ~np.isnan(self.values)
 
-    def scored(self, items: np.ndarray | None = None, seed: int = 0, resamples: int = statistics.RESAMPLES) -> statistics.Score:
+    def scored(self, items: ndarray | None = None, seed: int = 0, resamples: int = statistics.RESAMPLES) -> statistics.Score:
         """The score of some items, bool (items,), by default all used; of a set of pairs MIN_ITEMS or none."""
         items = self.used if items is None else items
         if not isinstance(self.test, SimilarityPairs):

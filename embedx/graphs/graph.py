@@ -5,13 +5,14 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
+from numpy import float32, int32, int64, ndarray
 from scipy.sparse import coo_matrix, csr_matrix
 
 from embedx.errors import EmbedxError
 from embedx.kernels.compiled import kernel
 from embedx.training.memory import allocating, plan_memory
 
-Edges = tuple[np.ndarray, np.ndarray, np.ndarray]  # sources and targets, int32 (n,), and weights, float32 (n,) or (0,)
+Edges = tuple[ndarray, ndarray, ndarray]  # sources and targets, int32 (n,), and weights, float32 (n,) or (0,)
 SELF_LOOPS, WITHOUT_WEIGHT = 0, 1  # places of counts
 TOO_LARGE = "take fewer edges, or a machine with more memory"
 
@@ -67,11 +68,9 @@ class Graph:
     """
 
     names: Sequence[str]  # of the nodes
-    offsets: np.ndarray  # int64 (nodes + 1,)
-    neighbours: np.ndarray  # int32 (edges,), ascending for each node
-    cumulative: (
-        np.ndarray
-    )  # float32 (edges,): sums of a node's weights up to each edge, over that of all; (0,) if all are alike
+    offsets: ndarray  # int64 (nodes + 1,)
+    neighbours: ndarray  # int32 (edges,), ascending for each node
+    cumulative: ndarray  # float32 (edges,): sums of a node's weights up to each edge, over that of all; (0,) if all are alike
     left_out: dict[str, int] = field(default_factory=dict)  # counts of what was not taken
 
     def __len__(self) -> int:
@@ -83,14 +82,14 @@ class Graph:
     @classmethod
     def from_edges(cls, edges: Iterable[Sequence[Any]], weights: Any = None, *, directed: bool = False) -> Self:
         """From pairs of nodes of any kind, whose names are their `str`, or an integer array (edges, 2); and their weights."""
-        if isinstance(edges, np.ndarray) and edges.dtype.kind in "iu":
+        if isinstance(edges, ndarray) and edges.dtype.kind in "iu":
             names, ids = np.unique(edges, return_inverse=True)
             return cls.of_ids([str(each) for each in names], ids.reshape(-1, 2).T, weights, directed)
         number: dict[str, int] = {}
         pairs = [[number.setdefault(str(node), len(number)) for node in edge] for edge in edges]
         if wrong := next((pair for pair in pairs if len(pair) != 2), None):
             raise EmbedxError(f"an edge is a pair of nodes, not {len(wrong)}; give weights beside the edges")
-        return cls.of_ids(list(number), np.array(pairs, dtype=np.int32).reshape(-1, 2).T, weights, directed)
+        return cls.of_ids(list(number), np.array(pairs, int32).reshape(-1, 2).T, weights, directed)
 
     @classmethod
     def from_scipy(
@@ -108,15 +107,15 @@ class Graph:
         """From a networkx graph, directed or not; `weight` names the attribute of edges that is their weight."""
         nodes = list(graph)
         number = {node: k for k, node in enumerate(nodes)}
-        pairs = np.array([(number[a], number[b]) for a, b in graph.edges()], dtype=np.int32).reshape(-1, 2)
+        pairs = np.array([(number[a], number[b]) for a, b in graph.edges()], int32).reshape(-1, 2)
         weights = None if weight is None else [value for _, _, value in graph.edges(data=weight, default=1.0)]
         return cls.of_ids([str(node) for node in nodes], pairs.T, weights, graph.is_directed())
 
     @classmethod
     def of_ids(cls, names: Sequence[str], pairs: Any, weights: Any, directed: bool) -> Self:
         """From the numbers of nodes, (2, edges). Raises `EmbedxError` for weights that are none, and where nothing is left."""
-        sources, targets = (np.asarray(each, dtype=np.int32) for each in pairs)
-        values = np.zeros(0, dtype=np.float32) if weights is None else np.asarray(weights, dtype=np.float32)
+        sources, targets = (np.asarray(each, int32) for each in pairs)
+        values = np.zeros(0, float32) if weights is None else np.asarray(weights, float32)
         if weights is not None and len(values) != len(sources):
             raise EmbedxError(f"{len(values):,} weights for {len(sources):,} edges; give one for each")
         if (wrong := np.flatnonzero(~(np.isfinite(values) & (values >= 0)))).size:
@@ -127,13 +126,13 @@ class Graph:
     @classmethod
     def of_parts(cls, names: Sequence[str], parts: Callable[[], Iterable[Edges]], weighted: bool, directed: bool) -> Self:
         """From edges that are gone through twice, a part at a time: to count and to place them."""
-        degrees, left_out = np.zeros(len(names), dtype=np.int64), np.zeros(2, dtype=np.int64)
+        degrees, left_out = np.zeros(len(names), int64), np.zeros(2, int64)
         for part in parts():
             count_edges(*part, directed, degrees, left_out)
         offsets = np.append(0, np.cumsum(degrees))
         with allocating(what := f"{offsets[-1]:,} neighbours of nodes", TOO_LARGE):
-            neighbours = np.zeros(offsets[-1], dtype=np.int32)
-            weights = np.zeros(offsets[-1], dtype=np.float32 if weighted else bool)
+            neighbours = np.zeros(offsets[-1], int32)
+            weights = np.zeros(offsets[-1], float32 if weighted else bool)
             plan_memory({"graph": [neighbours, weights]}).check(what, TOO_LARGE)
         free = offsets[:-1].copy()
         for part in parts():
@@ -142,8 +141,8 @@ class Graph:
         rows.sum_duplicates()  # in place; sorts rows, too
         if rows.nnz == 0:
             raise EmbedxError("a graph without edges; give two nodes a line")
-        offsets, is_met = rows.indptr.astype(np.int64), np.zeros(len(names), dtype=bool)
-        cumulative = rows.data if weighted else np.zeros(0, dtype=np.float32)
+        offsets, is_met = rows.indptr.astype(int64), np.zeros(len(names), bool)
+        cumulative = rows.data if weighted else np.zeros(0, float32)
         finish_rows(offsets, rows.indices, cumulative, is_met)
         counts = {
             "self-loops": left_out[SELF_LOOPS], "edges of weight 0": left_out[WITHOUT_WEIGHT],

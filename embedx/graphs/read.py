@@ -85,7 +85,7 @@ def _edges(corpus: EncodedCorpus, found: Sequence[Source], settings: GraphSettin
     """The graph of lines of two or three columns, from their tokens, which are gone through a part at a time."""
     words, tokens, wanted = corpus.words, corpus.tokens, COLUMNS if settings.weighted else 2
     is_comment = np.fromiter((word.startswith(COMMENTS) for word in words), bool, len(words))
-    buffers = np.zeros((COLUMNS, PART), dtype=np.int32)
+    buffers = np.zeros((COLUMNS, PART), np.int32)
 
     def columns(begin: int, size: int) -> Iterator[np.ndarray]:
         """The columns of all lines from a place on."""
@@ -103,7 +103,7 @@ def _edges(corpus: EncodedCorpus, found: Sequence[Source], settings: GraphSettin
     if len(lines) > 1 and _is_heading(*lines, wanted=wanted):
         progress.note(f"{found[0].name}: its first line is taken as a heading, and left out")
         begin = read_edges(tokens, 0, 2, is_comment, *buffers[:, :1])[1]
-    is_node, is_third, n_thirds = np.zeros(len(words), dtype=bool), np.zeros(len(words), dtype=bool), 0
+    is_node, is_third, n_thirds = np.zeros(len(words), bool), np.zeros(len(words), bool), 0
     for part in columns(begin, PART):
         is_node[part[:2]] = True
         thirds = part[2][part[2] >= 0]
@@ -113,7 +113,7 @@ def _edges(corpus: EncodedCorpus, found: Sequence[Source], settings: GraphSettin
         raise EmbedxError(f"{found[0].name}: no edges; give two nodes a line")
     if n_thirds and not settings.weighted:
         progress.note(f"the third column of {n_thirds:,} edges is not used; --weighted takes it as weights")
-    weights = np.zeros(len(words) if settings.weighted else 0, dtype=np.float32)  # by word
+    weights = np.zeros(len(words) if settings.weighted else 0, np.float32)  # by word
     if settings.weighted:
         weights[is_third] = [_number(word) for word in words.at(np.flatnonzero(is_third))]
         is_wrong = is_third & ~(np.isfinite(weights) & (weights >= 0))

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy import float64, int32, int64, ndarray, uint64
 
 from embedx.errors import EmbedxError
 from embedx.graphs.graph import Graph
@@ -39,17 +40,17 @@ NO_TYPE = -1
 class Walker(NamedTuple):
     """A graph and how walks go through it."""
 
-    offsets: np.ndarray  # int64 (nodes + 1,)
-    neighbours: np.ndarray  # int32 (edges,)
-    cumulative: np.ndarray  # float32 (edges,) or (0,): see `Graph`
-    starts: np.ndarray  # int32: the nodes that walks begin at
+    offsets: ndarray  # int64 (nodes + 1,)
+    neighbours: ndarray  # int32 (edges,)
+    cumulative: ndarray  # float32 (edges,) or (0,): see `Graph`
+    starts: ndarray  # int32: the nodes that walks begin at
     stride: int  # walk k begins at starts[k * stride mod their number], so that walks at a time begin all over the graph
     length: int
     of_return: float  # 1 / p, 1 and 1 / q over the greater of the last two: chances of acceptance of a step back, which may
     of_near: float  # be above 1, to a neighbour of the last node,
     of_far: float  # and to others
-    node_type: np.ndarray  # int32 (nodes,), or (0,) without a metapath
-    pattern: np.ndarray  # int32: the types that a walk goes through over and over
+    node_type: ndarray  # int32 (nodes,), or (0,) without a metapath
+    pattern: ndarray  # int32: the types that a walk goes through over and over
 
 
 @kernel
@@ -58,7 +59,7 @@ def write_walks(walker, key, first, last, tokens):
     n = 0
     for k in range(first, last):
         start = walker.starts[(k * walker.stride) % len(walker.starts)]
-        n = _write_walk(walker, bits(key, np.uint64(k)), start, tokens, n)
+        n = _write_walk(walker, bits(key, uint64(k)), start, tokens, n)
     return n
 
 
@@ -66,7 +67,7 @@ def write_walks(walker, key, first, last, tokens):
 def count_walks(walker, key, first, last, tokens, counts):
     """Add how often each node is in the walks first:last to int64 `counts`."""
     for k in range(first, last):
-        n = _write_walk(walker, bits(key, np.uint64(k)), walker.starts[(k * walker.stride) % len(walker.starts)], tokens, 0)
+        n = _write_walk(walker, bits(key, uint64(k)), walker.starts[(k * walker.stride) % len(walker.starts)], tokens, 0)
         for at in range(n - 1):
             counts[tokens[at]] += 1
 
@@ -74,8 +75,8 @@ def count_walks(walker, key, first, last, tokens, counts):
 @kernel_part
 def _write_walk(walker, key, start, tokens, n):
     """Write a walk and the mark to tokens[n:]; return where the next begins."""
-    counter = np.uint64(0)
-    last, node = np.int64(-1), np.int64(start)
+    counter = uint64(0)
+    last, node = int64(-1), int64(start)
     is_first_order = walker.of_return == walker.of_near and walker.of_near == walker.of_far
     tokens[n] = node
     n += 1
@@ -85,12 +86,12 @@ def _write_walk(walker, key, start, tokens, n):
             break
         if len(walker.pattern) > 0:
             to = _of_type(walker, begin, end, walker.pattern[step % len(walker.pattern)], uniform(key, counter))
-            counter += np.uint64(1)
+            counter += uint64(1)
             if to < 0:
                 break
         elif is_first_order or last < 0:
-            to = np.int64(walker.neighbours[_drawn(walker, begin, end, uniform(key, counter))])
-            counter += np.uint64(1)
+            to = int64(walker.neighbours[_drawn(walker, begin, end, uniform(key, counter))])
+            counter += uint64(1)
         else:
             to, counter = _second_order(walker, key, counter, last, begin, end)
         last, node = node, to
@@ -111,11 +112,11 @@ def _second_order(walker, key, counter, last, begin, end):
     least, most = min(walker.of_near, walker.of_far), max(walker.of_near, walker.of_far)
     while True:
         place = (1 + extra) * uniform(key, counter)
-        chance = uniform(key, counter + np.uint64(1))
-        counter += np.uint64(2)
+        chance = uniform(key, counter + uint64(1))
+        counter += uint64(2)
         if place >= 1:
             return last, counter
-        to = np.int64(walker.neighbours[_drawn(walker, begin, end, place)])
+        to = int64(walker.neighbours[_drawn(walker, begin, end, place)])
         if to == last:
             is_accepted = bool(chance < walker.of_return)
         elif chance < least or chance >= most:
@@ -131,7 +132,7 @@ def _second_order(walker, key, counter, last, begin, end):
 def _drawn(walker, begin, end, u):
     """The place of a neighbour among begin:end, drawn by the weights with a number in [0, 1)."""
     if len(walker.cumulative) == 0:
-        return begin + np.int64(u * (end - begin))
+        return begin + int64(u * (end - begin))
     low, high = begin, end - 1
     while low < high:
         middle = (low + high) // 2
@@ -150,7 +151,7 @@ def _edge_to(walker, begin, end, target):
         half = size >> 1
         low = low + half if walker.neighbours[low + half] <= target else low
         size -= half
-    return low if size == 1 and walker.neighbours[low] == target else np.int64(-1)
+    return low if size == 1 and walker.neighbours[low] == target else int64(-1)
 
 
 @kernel_part
@@ -160,10 +161,10 @@ def _of_type(walker, begin, end, wanted, u):
     for at in range(begin, end):
         if walker.node_type[walker.neighbours[at]] == wanted:
             total += _share(walker, begin, end, at)
-    found, left = np.int64(-1), u * total
+    found, left = int64(-1), u * total
     for at in range(begin, end):
         if walker.node_type[walker.neighbours[at]] == wanted and left >= 0:
-            found = np.int64(walker.neighbours[at])
+            found = int64(walker.neighbours[at])
             left -= _share(walker, begin, end, at)
     return found
 
@@ -172,8 +173,8 @@ def _of_type(walker, begin, end, wanted, u):
 def _share(walker, begin, end, at):
     """The weight of an edge over that of all edges begin:end of its node."""
     if len(walker.cumulative) == 0:
-        return 1 / np.float64(end - begin)
-    return np.float64(walker.cumulative[at]) - (np.float64(walker.cumulative[at - 1]) if at > begin else 0.0)
+        return 1 / float64(end - begin)
+    return float64(walker.cumulative[at]) - (float64(walker.cumulative[at - 1]) if at > begin else 0.0)
 
 
 class Walks:
@@ -181,8 +182,8 @@ class Walks:
 
     def __init__(self, graph: Graph, settings: GraphSettings, seed: int) -> None:
         self.graph, self.settings, self.seed = graph, settings, seed
-        node_type, pattern = np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int32)
-        starts = np.flatnonzero(np.diff(graph.offsets)).astype(np.int32)
+        node_type, pattern = np.zeros(0, int32), np.zeros(0, int32)
+        starts = np.flatnonzero(np.diff(graph.offsets)).astype(int32)
         if settings.metapath is not None:
             assert settings.node_types is not None
             wanted = [each.strip() for each in settings.metapath.split(",")]
@@ -190,8 +191,8 @@ class Walks:
             numbers = {each: k for k, each in enumerate(dict.fromkeys(wanted))}
             if missing := [each for each in numbers if each not in types]:
                 raise EmbedxError(f"--metapath {settings.metapath}: no node of the graph has the type {missing[0]}")
-            node_type = np.array([numbers.get(each, NO_TYPE) if each else NO_TYPE for each in types], dtype=np.int32)
-            pattern = np.array([numbers[each] for each in wanted[:-1]], dtype=np.int32)
+            node_type = np.array([numbers.get(each, NO_TYPE) if each else NO_TYPE for each in types], int32)
+            pattern = np.array([numbers[each] for each in wanted[:-1]], int32)
             starts = starts[node_type[starts] == pattern[0]]
         n, highest = len(starts), max(1, 1 / settings.q)
         stride = next(each for each in range(max(1, round(0.618 * n)), 2 * n + 2) if math.gcd(each, n) == 1)
@@ -210,7 +211,7 @@ class Walks:
         """How many chunks of at most so many tokens an epoch has."""
         return -(-self.n_walks // self._at_a_time(n_tokens))
 
-    def write_chunk(self, epoch: int, chunk: int, n_tokens: int, tokens: np.ndarray) -> int:
+    def write_chunk(self, epoch: int, chunk: int, n_tokens: int, tokens: ndarray) -> int:
         """Write the walks of a chunk of an epoch to int32 (n_tokens,) `tokens`; return how many they are, with marks."""
         key, n = stream_key(self.seed, COUNTED, epoch + 1), self._at_a_time(n_tokens)
         return int(write_walks(self.walker, key, chunk * n, min((chunk + 1) * n, self.n_walks), tokens))
@@ -219,23 +220,23 @@ class Walks:
         """How many walks fit into so many tokens, with their marks."""
         return max(1, n_tokens // (self.settings.walk_length + 1))
 
-    def counts(self, threads: int) -> np.ndarray:
+    def counts(self, threads: int) -> ndarray:
         """How often each node is in an epoch, int64 (nodes,), by one walk from each."""
         key, n, length = stream_key(self.seed, COUNTED, 0), len(self.walker.starts), self.settings.walk_length
-        edges = np.linspace(0, n, threads + 1).astype(np.int64)
+        edges = np.linspace(0, n, threads + 1).astype(int64)
 
-        def count(t: int) -> np.ndarray:
-            counts = np.zeros(len(self.graph), dtype=np.int64)
-            count_walks(self.walker, key, edges[t], edges[t + 1], np.zeros(length + 1, dtype=np.int32), counts)
+        def count(t: int) -> ndarray:
+            counts = np.zeros(len(self.graph), int64)
+            count_walks(self.walker, key, edges[t], edges[t + 1], np.zeros(length + 1, int32), counts)
             return counts
 
         with ThreadPoolExecutor(threads) as pool:
-            return np.asarray(np.sum(list(pool.map(count, range(threads))), axis=0) * int(self.settings.walks or 1))
+            return np.sum(list(pool.map(count, range(threads))), axis=0) * int(self.settings.walks or 1)
 
     def corpus(self, progress: Progress, cache_dir: Path | None, threads: int, sources: list[str]) -> EncodedCorpus:
         """Some walks that training has not, with the counts of nodes in those that it has."""
         n = min(len(self.walker.starts), self._at_a_time(SAMPLED))
-        tokens = np.zeros(n * (self.settings.walk_length + 1), dtype=np.int32)
+        tokens = np.zeros(n * (self.settings.walk_length + 1), int32)
         tokens = tokens[: write_walks(self.walker, stream_key(self.seed, COUNTED, 0), 0, n, tokens)]
         with CorpusWriter(cache_dir or cache.default_folder()) as writer:
             writer.write_tokens(tokens)

@@ -12,6 +12,7 @@ import zipfile
 from typing import IO, Any
 
 import numpy as np
+from numpy import ndarray
 from scipy.sparse import csr_matrix, issparse, load_npz
 
 from embedx.errors import EmbedxError
@@ -40,7 +41,7 @@ def _is_idx(head: bytes) -> bool:
 
 
 def read_array(source: Source, head: bytes, progress: Progress) -> Any:
-    """The array in the file: np.ndarray, mapped if it is too large to be read, or csr_matrix whose indices are in range."""
+    """The array in the file: ndarray, mapped if it is too large to be read, or csr_matrix whose indices are in range."""
     kind = "IDX file" if _is_idx(head) else "array of numpy.save"
     kind = "sparse matrix of scipy.sparse.save_npz" if head.startswith(ZIP_START) else kind
     try:
@@ -101,7 +102,7 @@ def is_plain(source: Source) -> bool:
         return file.read(len(NUMPY_START)).startswith((NUMPY_START, ZIP_START, PARQUET_START))
 
 
-def _mapped_or_read(name: str, progress: Progress) -> np.ndarray:
+def _mapped_or_read(name: str, progress: Progress) -> ndarray:
     mapped: np.memmap = np.load(name, mmap_mode="r", allow_pickle=False)
     if mapped.nbytes <= MAX_SHARE_READ * available_memory():
         return np.array(mapped)
@@ -123,7 +124,7 @@ def content_of(source: Source) -> io.BytesIO:
     return content
 
 
-def _idx(name: str, content: bytes) -> np.ndarray:
+def _idx(name: str, content: bytes) -> ndarray:
     start = 4 + 4 * content[3]
     shape = np.frombuffer(content, ">u4", content[3], 4).tolist()
     dtype = np.dtype(IDX_TYPES[content[2]])
@@ -149,7 +150,7 @@ def _sparse(name: str, file: IO[bytes]) -> csr_matrix:
     return csr_matrix(matrix)
 
 
-def check_finite(name: str, values: np.ndarray) -> None:
+def check_finite(name: str, values: ndarray) -> None:
     """`EmbedxError` if some value is not finite; by their sum, because a mapped array may be larger than memory."""
     with np.errstate(invalid="ignore"):
         if np.isfinite(values.sum(dtype=np.float64)):

@@ -5,15 +5,16 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy import int32, int64, ndarray
 from scipy.sparse import csr_matrix
 
 
-def offsets_of(sizes: Any) -> np.ndarray:
+def offsets_of(sizes: Any) -> ndarray:
     """Where runs of these sizes begin, and the end of the last: int64 (n + 1,)."""
-    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    return np.concatenate([[0], np.cumsum(sizes)]).astype(int64)
 
 
-def places_of(offsets: np.ndarray, chosen: np.ndarray | slice) -> tuple[np.ndarray, np.ndarray]:
+def places_of(offsets: ndarray, chosen: ndarray | slice) -> tuple[ndarray, ndarray]:
     """Where the elements of some rows are, row by row, and the offsets of these rows among them."""
     first = offsets[:-1][chosen]
     sizes = offsets[1:][chosen] - first
@@ -25,31 +26,31 @@ def places_of(offsets: np.ndarray, chosen: np.ndarray | slice) -> tuple[np.ndarr
 class Labels:
     """Which labels each row has, in the order of the file: those of row i are ids[offsets[i]:offsets[i + 1]]."""
 
-    offsets: np.ndarray  # int64 (n_rows + 1,)
-    ids: np.ndarray  # int32 (n_labels_in_all,)
+    offsets: ndarray  # int64 (n_rows + 1,)
+    ids: ndarray  # int32 (n_labels_in_all,)
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
-    def __getitem__(self, row: int) -> np.ndarray:
+    def __getitem__(self, row: int) -> ndarray:
         return self.ids[self.offsets[row] : self.offsets[row + 1]]
 
     @property
-    def n_of_row(self) -> np.ndarray:
+    def n_of_row(self) -> ndarray:
         """How many labels each row has, int64 (n_rows,)."""
         return np.diff(self.offsets)
 
     @property
-    def row_of_id(self) -> np.ndarray:
+    def row_of_id(self) -> ndarray:
         """The row of each of `ids`, int64."""
         return np.repeat(np.arange(len(self)), self.n_of_row)
 
-    def rows(self, chosen: np.ndarray | slice) -> "Labels":
+    def rows(self, chosen: ndarray | slice) -> "Labels":
         """The labels of these rows, in this order."""
         places, offsets = places_of(self.offsets, chosen)
         return Labels(offsets, self.ids[places])
 
-    def where(self, kept: np.ndarray) -> "Labels":
+    def where(self, kept: ndarray) -> "Labels":
         """Those of `ids` that are kept: bool, or their ascending places."""
         return Labels(offsets_of(np.bincount(self.row_of_id[kept], minlength=len(self))), self.ids[kept])
 
@@ -59,9 +60,9 @@ class Labels:
         return self if len(first) == len(self.ids) else self.where(np.sort(first))
 
     @classmethod
-    def single(cls, ids: np.ndarray) -> "Labels":
+    def single(cls, ids: ndarray) -> "Labels":
         """One label for each row."""
-        return cls(np.arange(len(ids) + 1, dtype=np.int64), np.asarray(ids, np.int32))
+        return cls(np.arange(len(ids) + 1, dtype=int64), np.asarray(ids, int32))
 
     @classmethod
     def of_matrix(cls, matrix: Any) -> "Labels":
@@ -69,7 +70,7 @@ class Labels:
         matrix = csr_matrix(matrix, copy=True)
         matrix.sum_duplicates()
         matrix.eliminate_zeros()
-        return cls(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32))
+        return cls(matrix.indptr.astype(int64), matrix.indices.astype(int32))
 
     @classmethod
     def joined(cls, parts: Sequence["Labels"]) -> "Labels":
@@ -79,20 +80,20 @@ class Labels:
     @classmethod
     def of_rows(cls, rows: Sequence[Sequence[int]]) -> "Labels":
         """From one list of ids for each row."""
-        return cls(offsets_of([len(row) for row in rows]), np.array([label for row in rows for label in row], np.int32))
+        return cls(offsets_of([len(row) for row in rows]), np.array([label for row in rows for label in row], int32))
 
 
 class FileRows(NamedTuple):
     """The rows of a file, before labels and features are those of a `DataSchema`."""
 
-    features: Any  # float32 (n_rows, n_features), csr_matrix that is not yet sorted, or np.ndarray
+    features: Any  # float32 (n_rows, n_features), csr_matrix that is not yet sorted, or ndarray
     labels: Labels  # of ids, or of numbers in `names`
     names: list[bytes] | None = None  # the different labels, where they are names
     n_labels: int = 0  # as a header says
     text: "TextSchema | None" = None  # where features are those of text
     first_feature: int = 0  # its id in the file
     columns: "Columns | None" = None  # of a table
-    ids: np.ndarray | None = None  # as `Labeled.ids`
+    ids: ndarray | None = None  # as `Labeled.ids`
 
 
 @dataclass(frozen=True)
@@ -123,7 +124,7 @@ class TextSchema:
     """By what text becomes features: columns are first the words, then the n-grams (embedx.labeled.words)."""
 
     vocabulary: list[str]
-    hashes: np.ndarray  # int64 (n_ngrams,), ascending
+    hashes: ndarray  # int64 (n_ngrams,), ascending
     settings: dict[str, Any]  # `TextFeatureSettings` with nothing left open
 
 
@@ -149,12 +150,12 @@ class DataSchema:
 class Labeled:
     """A data set, or one half of it."""
 
-    features: Any  # float32, (n_rows, n_features): np.ndarray or scipy.sparse.csr_matrix with sorted, distinct columns
+    features: Any  # float32, (n_rows, n_features): ndarray or scipy.sparse.csr_matrix with sorted, distinct columns
     labels: Labels
     n_labels: int
     known: DataSchema | None = None  # of the files that it was read from
-    weights: np.ndarray | None = None  # float (n_rows,): how much each row counts with --optimizer lbfgs; None: all the same
-    ids: np.ndarray | None = None  # object (n_rows,): what the rows are called, if a table says so
+    weights: ndarray | None = None  # float (n_rows,): how much each row counts with --optimizer lbfgs; None: all the same
+    ids: ndarray | None = None  # object (n_rows,): what the rows are called, if a table says so
 
     def __len__(self) -> int:
         return int(self.features.shape[0])
@@ -172,7 +173,7 @@ class Labeled:
         """What later data are read like."""
         return self.known or DataSchema(self.n_features, self.n_labels)
 
-    def rows(self, chosen: np.ndarray) -> "Labeled":
+    def rows(self, chosen: ndarray) -> "Labeled":
         """These rows, in this order."""
         weights, ids = (None if each is None else each[chosen] for each in (self.weights, self.ids))
         return replace(self, features=self.features[chosen], labels=self.labels.rows(chosen), weights=weights, ids=ids)

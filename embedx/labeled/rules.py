@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from numpy import float32, float64, ndarray
 from scipy.sparse import csr_matrix, issparse
 
 from embedx.labeled.data import Labels
@@ -26,35 +27,35 @@ def chosen_labels(labels: Labels, rule: str) -> Labels:
     return labels.where(np.lexsort((labels.ids, labels.row_of_id))[starts])
 
 
-def known_labels(labels: Labels, counts: np.ndarray) -> Labels:
+def known_labels(labels: Labels, counts: ndarray) -> Labels:
     """Without the labels that no training row has; counts int64 (n_labels,)."""
     return labels.where(np.isin(labels.ids, np.flatnonzero(counts)))
 
 
-def column_maxima(features: Any) -> np.ndarray:
+def column_maxima(features: Any) -> ndarray:
     """The largest absolute value of each feature, float32 (n_features,); 1 where it never occurs."""
     if isinstance(features, csr_matrix):
-        largest = np.zeros(features.shape[1], np.float32)
+        largest = np.zeros(features.shape[1], float32)
         np.maximum.at(largest, features.indices, np.abs(features.data))
     else:
         largest = np.abs(features).max(axis=0, initial=0)
-    return np.where(largest > 0, largest, np.float32(1)).astype(np.float32)
+    return np.where(largest > 0, largest, float32(1)).astype(float32)
 
 
-def idf(features: Any) -> np.ndarray:
+def idf(features: Any) -> ndarray:
     """Smoothed inverse document frequencies, float32 (n_features,): ln((1 + n) / (1 + rows that have the feature)) + 1."""
     n, n_features = features.shape
     columns = features.indices[features.data != 0] if isinstance(features, csr_matrix) else np.nonzero(features)[1]
-    return np.asarray(np.log((1 + n) / (1 + np.bincount(columns, minlength=n_features))) + 1, np.float32)
+    return np.asarray(np.log((1 + n) / (1 + np.bincount(columns, minlength=n_features))) + 1, float32)
 
 
-def scaling_arrays(features: Any, scaling: str) -> dict[str, np.ndarray]:
+def scaling_arrays(features: Any, scaling: str) -> dict[str, ndarray]:
     """What a scaling takes from the training data, by the name of the array in the model folder."""
     computed = {"column-max": column_maxima, "tf-idf": idf}
     return {ARRAY_OF[scaling]: computed[scaling](features)} if scaling in ARRAY_OF else {}
 
 
-def scaled(features: Any, scaling: str, arrays: Mapping[str, np.ndarray] | None = None) -> Any:
+def scaled(features: Any, scaling: str, arrays: Mapping[str, ndarray] | None = None) -> Any:
     """The features on another scale; rows of zeros stay.
 
     l2          each row divided by its length
@@ -80,18 +81,18 @@ def scaled(features: Any, scaling: str, arrays: Mapping[str, np.ndarray] | None 
     return _with_values(features, features / lengths[:, None])
 
 
-def _with_values(features: Any, values: np.ndarray) -> Any:
+def _with_values(features: Any, values: ndarray) -> Any:
     """Other values in the places of these, of their type."""
     values = values.astype(features.dtype)
     return csr_matrix((values, features.indices, features.indptr), features.shape) if issparse(features) else values
 
 
-def row_lengths(features: Any) -> np.ndarray:
+def row_lengths(features: Any) -> ndarray:
     """The L2 norm of each row, (n_rows,)."""
     if not isinstance(features, csr_matrix):
-        return np.asarray(np.linalg.norm(features, axis=1))
+        return np.linalg.norm(features, axis=1)
     row = np.repeat(np.arange(features.shape[0]), np.diff(features.indptr))
-    return np.sqrt(np.bincount(row, weights=np.square(features.data, dtype=np.float64), minlength=features.shape[0]))
+    return np.sqrt(np.bincount(row, weights=np.square(features.data, dtype=float64), minlength=features.shape[0]))
 
 
 def chosen_scaling(features: Any) -> str:
@@ -114,6 +115,6 @@ def input_length(features: Any) -> float:
     """The root of the mean squared length of the rows that have any features; 1 where it is that, but for rounding."""
     is_sparse = isinstance(features, csr_matrix)
     n = np.count_nonzero(np.diff(features.indptr)) if is_sparse else np.count_nonzero(features.any(axis=1))
-    squares = np.square(features.data if is_sparse else features, dtype=np.float64)
+    squares = np.square(features.data if is_sparse else features, dtype=float64)
     length = float(np.sqrt(np.sum(squares) / max(n, 1)))
     return length if abs(length - 1) > NEARLY and 0 < length < np.inf else 1.0

@@ -7,6 +7,7 @@ import re
 from typing import NamedTuple
 
 import numpy as np
+from numpy import int32, int64
 from scipy.sparse import csr_matrix
 
 from embedx.errors import EmbedxError
@@ -20,9 +21,9 @@ WORD = re.compile(r"\S+")
 FEATURE_ID = re.compile(r"(-?[0-9]+):[+-]?[0-9.eE+-]+")
 
 NEWLINE, SPACE, PLUS, COMMA, MINUS, POINT, ZERO, NINE, COLON, SMALL_E = b"\n +,-.09:e"
-MAX_WHOLE = np.int64(10**10)  # numbers are held there, above any id and any exponent of a float
+MAX_WHOLE = int64(10**10)  # numbers are held there, above any id and any exponent of a float
 MAX_DIGITS = 10**17  # a value's digits beyond the 18th cannot matter, and 18 always fit into an int64
-MAX_POWER = np.int64(309)  # infinite as a float64
+MAX_POWER = int64(309)  # infinite as a float64
 INFINITE = 2.0**128 - 2.0**103  # from here on a float64 is rounded to an infinite float32
 POWERS = np.array([float(f"1e{power}") for power in range(MAX_POWER + 1)])
 
@@ -36,11 +37,11 @@ def is_digit(byte):  # type: ignore[no-untyped-def]
 def whole(data, p):  # type: ignore[no-untyped-def]
     """The whole number at data[p], -1 if it has no digits, and its end."""
     start = p
-    number = np.int64(0)
+    number = int64(0)
     while is_digit(data[p]):
-        number = min(10 * number + (np.int64(data[p]) - ZERO), MAX_WHOLE)
+        number = min(10 * number + (int64(data[p]) - ZERO), MAX_WHOLE)
         p += 1
-    return (number if p > start else np.int64(-1)), p
+    return (number if p > start else int64(-1)), p
 
 
 @kernel
@@ -52,7 +53,7 @@ def decimal(data, p):  # type: ignore[no-untyped-def]
     negative = data[p] == MINUS
     if negative or data[p] == PLUS:
         p += 1
-    digits, power, n_digits = np.int64(0), np.int64(0), 0
+    digits, power, n_digits = int64(0), int64(0), 0
     is_fraction = False
     while is_digit(data[p]) or (data[p] == POINT and not is_fraction):
         if data[p] == POINT:
@@ -61,8 +62,8 @@ def decimal(data, p):  # type: ignore[no-untyped-def]
             n_digits += 1
             is_kept = digits < MAX_DIGITS
             if is_kept:
-                digits = 10 * digits + (np.int64(data[p]) - ZERO)
-            power += np.int64(not is_kept) - np.int64(is_fraction)
+                digits = 10 * digits + (int64(data[p]) - ZERO)
+            power += int64(not is_kept) - int64(is_fraction)
         p += 1
     if data[p] | 32 == SMALL_E:  # of either case
         p += 1
@@ -198,18 +199,18 @@ def _parsed(lines: Lines, chunk: bytes, ranges: Ranges, names: Numbering | None)
     """Columns, values, features of each row, labels, and labels of each row, of the chunk."""
     data = np.frombuffer(chunk, np.uint8)
     n_rows, n = chunk.count(b"\n"), chunk.count(b":")
-    feature_ends, label_ends = np.empty(n_rows, np.int64), np.empty(n_rows, np.int64)
-    columns, values = np.empty(n, np.int32), np.empty(n, np.float32)
-    spans = np.empty((n_rows + chunk.count(b","), 2), np.int64)
+    feature_ends, label_ends = np.empty(n_rows, int64), np.empty(n_rows, int64)
+    columns, values = np.empty(n, int32), np.empty(n, np.float32)
+    spans = np.empty((n_rows + chunk.count(b","), 2), int64)
     lines.budget.take(16 * n_rows + 8 * n + 4 * len(spans))
     stop, row, n, n_labels = parse(data, ranges, columns, values, feature_ends, spans, label_ends)
     if stop < len(data):
         raise lines.error(lines.line + row, _feature_fault(chunk[stop : stop + 200].split(None, 1)[0], ranges))
     spans = spans[:n_labels]
     if names is not None:
-        ids = np.array([names[chunk[a:b]] for a, b in spans.tolist()], np.int32)
+        ids = np.array([names[chunk[a:b]] for a, b in spans.tolist()], int32)
     else:
-        ids = np.empty(len(spans), np.int32)
+        ids = np.empty(len(spans), int32)
         bad = whole_numbers(data, spans, ranges.highest_label, ids)
         if bad < len(spans):
             label = chunk[slice(*spans[bad])].decode("utf-8", "replace")

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable
 
 import numpy as np
+from numpy import float32, int64, ndarray
 from scipy.sparse import csr_matrix, hstack, vstack
 
 from embedx.labeled.data import FileRows, Labels, TextSchema, offsets_of
@@ -31,7 +32,7 @@ RAW_SHARE = 0.03  # of words that it ends, from which on text is raw: news have 
 RAW_NGRAMS = 2
 MAX_HASHES = 2**31 - 1  # of character n-grams
 
-Counted = tuple[np.ndarray, csr_matrix]  # numbers of words or hashes of n-grams, int64 ascending, and their counts in each row
+Counted = tuple[ndarray, csr_matrix]  # numbers of words or hashes of n-grams, int64 ascending, and their counts in each row
 
 
 class TextFeatureSettings(Settings):
@@ -117,7 +118,7 @@ class TextFeatures:
                 found = [_selected(rows, _places(own, keys), len(keys)) for own, rows in counted]
                 parts.append(vstack(found or [csr_matrix((0, len(keys)))]))
         self._bags, self._ngrams = [], []
-        return csr_matrix(hstack(parts, "csr"), dtype=np.float32), known
+        return csr_matrix(hstack(parts, "csr"), dtype=float32), known
 
     def _words(self) -> list[bytes]:
         """All words by number."""
@@ -141,14 +142,14 @@ class TextFeatures:
 
     def _add(self, texts: list[bytes]) -> None:
         tokenizer = self._prepared(b"\n".join(texts))
-        tokens = tokenizer.tokenize(b"".join(b"%b %b\n" % (MARK, text) for text in texts), 0, True).astype(np.int64)
+        tokens = tokenizer.tokenize(b"".join(b"%b %b\n" % (MARK, text) for text in texts), 0, True).astype(int64)
         starts = np.flatnonzero(tokens == 0)
         indptr = offsets_of(np.diff(starts, append=len(tokens)) - 1)
         tokens = tokens[tokens > 0] - 1
         n_words = tokenizer.n_types - 1
         self._budget.take((n_words - self._n_words) * WORD_BYTES)
         self._n_words = n_words
-        bag = csr_matrix((np.ones(len(tokens), np.float32), tokens, indptr), (len(texts), n_words))
+        bag = csr_matrix((np.ones(len(tokens), float32), tokens, indptr), (len(texts), n_words))
         bag.sum_duplicates()
         self._keep(bag)
         self._bags.append((np.arange(n_words), bag))
@@ -167,7 +168,7 @@ class TextFeatures:
         """Count the memory of a matrix, which is held twice when all are joined."""
         self._budget.take(matrix.data.nbytes + matrix.indices.nbytes + 2 * matrix.indptr.nbytes)
 
-    def _hashes(self, tokens: np.ndarray, indptr: np.ndarray, bag: csr_matrix) -> Counted | None:
+    def _hashes(self, tokens: ndarray, indptr: ndarray, bag: csr_matrix) -> Counted | None:
         """The n-grams of rows of words, if there are to be any."""
         found = []
         if int(self.settings.word_ngrams or 1) > 1:
@@ -180,9 +181,9 @@ class TextFeatures:
         a, b = (_selected(rows, _places(hashes, both), len(both)) for hashes, rows in found)
         return both, a + b
 
-    def _word_ngrams(self, tokens: np.ndarray, indptr: np.ndarray) -> Counted:
+    def _word_ngrams(self, tokens: ndarray, indptr: ndarray) -> Counted:
         tokenizer, n_buckets = self._prepared(b""), self.settings.buckets
-        of_word = np.empty(tokenizer.n_types - 1, np.int64)
+        of_word = np.empty(tokenizer.n_types - 1, int64)
         hash_words(tokenizer.table.letters, tokenizer.table.starts[1:], of_word)
         own, row = of_word[tokens], np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
         h, hashes, rows = own, [own[:0]], [row[:0]]
@@ -193,33 +194,33 @@ class TextFeatures:
             rows.append(row[: len(h)][is_within])
         h = np.concatenate(hashes)
         if n_buckets:
-            h = (h.view(np.uint64) % n_buckets).view(np.int64)
+            h = (h.view(np.uint64) % n_buckets).view(int64)
         distinct, column = np.unique(h, return_inverse=True)
         where = np.concatenate(rows), column
-        return distinct, csr_matrix((np.ones(len(h), np.float32), where), (len(indptr) - 1, len(distinct)))
+        return distinct, csr_matrix((np.ones(len(h), float32), where), (len(indptr) - 1, len(distinct)))
 
     def _char_ngrams(self, lengths: str, bag: csr_matrix) -> Counted:
         used, words = np.unique(bag.indices), self._words()
         spec = ngrams(lengths, self.settings.buckets or MAX_HASHES)
         offsets, buckets = bucket_lists([words[k] for k in used.tolist()], spec)
-        hashes = np.delete(buckets, offsets[:-1]).astype(np.int64)
+        hashes = np.delete(buckets, offsets[:-1]).astype(int64)
         distinct, column = np.unique(hashes, return_inverse=True)
         starts, place = offsets - np.arange(len(offsets)), np.full(bag.shape[1], -1)
         place[used] = np.arange(len(used))
-        of_words = csr_matrix((np.ones(len(column), np.float32), column, starts), (len(used), len(distinct)))
+        of_words = csr_matrix((np.ones(len(column), float32), column, starts), (len(used), len(distinct)))
         return distinct, _selected(bag, place, len(used)) @ of_words
 
 
-def _frequent(counted: list[Counted], least: int) -> np.ndarray:
+def _frequent(counted: list[Counted], least: int) -> ndarray:
     """The words or n-grams that are in enough rows, int64, ascending."""
-    distinct = np.unique(np.concatenate([np.empty(0, np.int64), *(keys for keys, _ in counted)]))
-    counts = np.zeros(len(distinct), np.int64)
+    distinct = np.unique(np.concatenate([np.empty(0, int64), *(keys for keys, _ in counted)]))
+    counts = np.zeros(len(distinct), int64)
     for keys, rows in counted:
         counts[_places(keys, distinct)] += np.bincount(rows.indices, minlength=len(keys))
     return distinct[counts >= least]
 
 
-def _places(hashes: np.ndarray, among: np.ndarray) -> np.ndarray:
+def _places(hashes: ndarray, among: ndarray) -> ndarray:
     """The place of each hash among others, which ascend; -1 where it is none of them."""
     if not len(among):
         return np.full(len(hashes), -1)
@@ -227,10 +228,10 @@ def _places(hashes: np.ndarray, among: np.ndarray) -> np.ndarray:
     return np.where(among[place] == hashes, place, -1)
 
 
-def _selected(matrix: csr_matrix, column: np.ndarray, n: int) -> csr_matrix:
+def _selected(matrix: csr_matrix, column: ndarray, n: int) -> csr_matrix:
     """The matrix with `column[k]` of n columns for its column k, which is left out where that is -1."""
     kept = column >= 0
-    ones = np.ones(np.count_nonzero(kept), np.float32)
+    ones = np.ones(np.count_nonzero(kept), float32)
     return matrix @ csr_matrix((ones, column[kept], offsets_of(kept)), (len(column), n))
 
 

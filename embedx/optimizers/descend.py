@@ -14,19 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy import float32
 
-from embedx.kernels import (
-    ONE,
-    SIMD_WIDTH,
-    chosen_by_number,
-    is_zero,
-    kernel_part,
-    load,
-    multiply_add,
-    splat,
-    store,
-    sum_of,
-    zeros,
-)
+from embedx.kernels.compiled import chosen_by_number, kernel_part
+from embedx.kernels.maths import ONE
+from embedx.kernels.simd import SIMD_WIDTH, is_zero, load, multiply_add, splat, store, sum_of, zeros
 from embedx.optimizers import keeping
 from embedx.optimizers.contract import PER_COORDINATE, PER_ROW
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy import int32, ndarray
 
 from embedx import samplers
 from embedx.classification.classifier import Classifier
@@ -66,7 +67,7 @@ def findings(
     def name(k: int) -> str:
         return classifier.name(k) if k < classifier.n_labels else f"unknown label {k}"
 
-    def example_rows(rows: np.ndarray) -> list[list[str]] | None:
+    def example_rows(rows: ndarray) -> list[list[str]] | None:
         """A table of rows with their labels and predictions and, where features are words, those of the largest values."""
         has_words = data.schema.vocabulary is not None and data.is_sparse
         found = [["row" if data.ids is None else "id", "labels", "best predictions", *(["words"] if has_words else [])]]
@@ -95,7 +96,7 @@ def findings(
     }  # fmt: skip
 
 
-def predictions(classifier: Classifier, data: Labeled, progress: Progress) -> tuple[np.ndarray, np.ndarray, Labels, np.ndarray]:
+def predictions(classifier: Classifier, data: Labeled, progress: Progress) -> tuple[ndarray, ndarray, Labels, ndarray]:
     """The best labels of the rows that are tested, by id, int32 (rows, PREDICTIONS), their probabilities, the labels that these
     rows have, and which of all rows they are.
     """
@@ -103,7 +104,7 @@ def predictions(classifier: Classifier, data: Labeled, progress: Progress) -> tu
     best = list(classifier.top_k(data.features[kept], PREDICTIONS, progress))
     none = np.zeros((0, min(PREDICTIONS, classifier.n_labels)), np.float32)
     top, probability = (np.concatenate([each[k] for each in best] or [none]) for k in (0, 1))
-    return top.astype(np.int32), probability, labels, kept
+    return top.astype(int32), probability, labels, kept
 
 
 def heaviest(data: Labeled, row: int) -> list[str]:
@@ -124,7 +125,7 @@ def percent(value: float) -> str:
 
 def in_training(classifier: Classifier) -> dict[str, list[list[str]]]:
     """How often labels occur in training: by frequency, and the most frequent ones."""
-    bins = answers.by_frequency(np.zeros((0, 1), np.int32), Labels.of_rows([]), classifier.counts)
+    bins = answers.by_frequency(np.zeros((0, 1), int32), Labels.of_rows([]), classifier.counts)
     first = np.argsort(-classifier.counts, kind="stable")[:MAX_ROWS].tolist()
     frequent = [["label", "training rows"], *([classifier.name(k), f"{classifier.counts[k]:,}"] for k in first)]
     return {"bins": [row[:3] for row in frequency_rows(bins)], "frequent": frequent}
@@ -157,7 +158,7 @@ def frequency_rows(bins: Sequence[FrequencyBin]) -> list[list[str]]:
 # ---- the best k predictions
 
 
-def scores_at_each_k(top: np.ndarray, labels: Labels) -> dict[str, list[float]]:
+def scores_at_each_k(top: ndarray, labels: Labels) -> dict[str, list[float]]:
     """Precision, recall and nDCG of the best k predictions, int (rows, k) by id, for each k."""
     ks = range(1, top.shape[1] + 1)
     metrics, labelled = LabelMetrics(0, ks=tuple(ks)), np.flatnonzero(labels.n_of_row)
@@ -167,7 +168,7 @@ def scores_at_each_k(top: np.ndarray, labels: Labels) -> dict[str, list[float]]:
     return {"precision": [found[f"p@{k}"] for k in ks], "recall": recall.tolist(), "nDCG": [found[f"ndcg@{k}"] for k in ks]}
 
 
-def at_each_k(top: np.ndarray, labels: Labels) -> dict[str, Any]:
+def at_each_k(top: ndarray, labels: Labels) -> dict[str, Any]:
     """The same as a table and a chart."""
     curves, ks = scores_at_each_k(top, labels), range(1, top.shape[1] + 1)
     rows = [["k", *curves], *([f"{k}", *(number(values[k - 1]) for values in curves.values())] for k in ks)]

@@ -3,6 +3,7 @@
 import importlib.util
 
 import numpy as np
+from numpy import float64, ndarray
 
 from embedx.errors import EmbedxError
 
@@ -20,22 +21,22 @@ def chosen(name: str | None) -> str:
     return name or ("tsne" if has_tsne else "pca")
 
 
-def project(vectors: np.ndarray, name: str, seed: int) -> np.ndarray:
+def project(vectors: ndarray, name: str, seed: int) -> ndarray:
     """A place for each vector, float64 (n, 2), within 0 and 1: the longer side of all takes the whole, the other its middle.
 
     vectors  float32 (n, dim), which count by their directions
     """
     length = np.linalg.norm(vectors, axis=1, keepdims=True)
-    unit = np.divide(vectors, length, out=np.zeros_like(vectors, dtype=np.float32), where=length > 0)
+    unit = np.divide(vectors, length, out=np.zeros_like(vectors, np.float32), where=length > 0)
     if len(np.unique(unit, axis=0)) < 5:  # too few directions to have neighbourhoods
         name = "pca"
     places = by_tsne(unit, seed) if name == "tsne" else by_pca(unit)
     low, high = places.min(axis=0), places.max(axis=0)
     size = float((high - low).max()) or 1.0
-    return np.asarray((places - (low + high) / 2) / size + 0.5)
+    return (places - (low + high) / 2) / size + 0.5
 
 
-def between(known: np.ndarray, places: np.ndarray, others: np.ndarray) -> np.ndarray:
+def between(known: ndarray, places: ndarray, others: ndarray) -> ndarray:
     """A place for each other vector: the mean of those of the known vectors nearest to it, weighted by how near they are.
 
     known, others  float32 (n, dim), of length 1
@@ -47,18 +48,18 @@ def between(known: np.ndarray, places: np.ndarray, others: np.ndarray) -> np.nda
     return found
 
 
-def by_pca(vectors: np.ndarray) -> np.ndarray:
+def by_pca(vectors: ndarray) -> ndarray:
     """The coordinates along the two directions of the largest variance."""
-    centred = vectors.astype(np.float64) - vectors.mean(axis=0, dtype=np.float64)
+    centred = vectors.astype(float64) - vectors.mean(axis=0, dtype=float64)
     _, axes = np.linalg.eigh(centred.T @ centred)
     places = centred @ axes[:, :-3:-1]
     return np.column_stack([places, np.zeros((len(places), 2 - places.shape[1]))])
 
 
-def by_tsne(vectors: np.ndarray, seed: int) -> np.ndarray:
+def by_tsne(vectors: ndarray, seed: int) -> ndarray:
     """t-SNE (van der Maaten & Hinton 2008) by scikit-learn, which begins at the principal components."""
     from sklearn.manifold import TSNE
 
     perplexity = min(PERPLEXITY, (len(vectors) - 1) / 3)
     model = TSNE(2, perplexity=perplexity, init="pca", random_state=seed % 2**32)
-    return np.asarray(model.fit_transform(vectors), dtype=np.float64)
+    return np.asarray(model.fit_transform(vectors), float64)

@@ -123,7 +123,7 @@ def map_data(vectors: WordVectors, on_map: Sequence[str], near: Neighbours, plac
     found = [each for word in on_map for each in near[word]]
     words = list(dict.fromkeys([*on_map, *(word for word, _ in found)]))
     place = {word: k for k, word in enumerate(words)}
-    n, unit = len(on_map), np.array(vectors.vectors[[vectors.index(word) for word in words]], dtype=np.float32)
+    n, unit = len(on_map), np.array(vectors.vectors[[vectors.index(word) for word in words]], np.float32)
     unit /= np.maximum(np.linalg.norm(unit, axis=1, keepdims=True), 1e-12)
     x, y = np.concatenate([places, projection.between(unit[:n], places, unit[n:])]).round(4).T.tolist()
     centres, cluster = kmeans2(unit[:n], min(N_COLOURS, n), minit="++", seed=seed)

@@ -9,25 +9,26 @@ coarse quantizer stay what they were when the index was built, and only decide t
 from typing import NamedTuple
 
 import numpy as np
+from numpy import float32, ndarray
 
 from embedx.kernels.compiled import kernel_part
 from embedx.kernels.simd import ONE, SIMD_WIDTH, ZERO, aligned_zeros
 from embedx.search.kmeans import MASKED_SCORE, squared_norm
 from embedx.search.panels import new_panels, score_panels
 
-EMPTY_CLUSTER_SCORE = np.float32(-1e29)  # the score of a cluster without rows, and the least of any cluster
+EMPTY_CLUSTER_SCORE = float32(-1e29)  # the score of a cluster without rows, and the least of any cluster
 
 
 class ClusterStatistics(NamedTuple):
     """Sums over the rows of each of the C clusters in each of the B blocks, and what follows from them."""
 
-    sums: np.ndarray  # panels, float32 (B, padded C / 16, columns, 16): sum of the rows, a vector for each cluster
-    square_sums: np.ndarray  # float32 (B, padded C): sum of their squared norms
-    inverse_size: np.ndarray  # float32 (B, padded C): 1 / number of rows, 0 for an empty cluster
-    std: np.ndarray  # float32 (B, padded C): root of the variance about the mean, averaged over the columns
+    sums: ndarray  # panels, float32 (B, padded C / 16, columns, 16): sum of the rows, a vector for each cluster
+    square_sums: ndarray  # float32 (B, padded C): sum of their squared norms
+    inverse_size: ndarray  # float32 (B, padded C): 1 / number of rows, 0 for an empty cluster
+    std: ndarray  # float32 (B, padded C): root of the variance about the mean, averaged over the columns
 
 
-def new_statistics(edges: np.ndarray, clusters: int) -> ClusterStatistics:
+def new_statistics(edges: ndarray, clusters: int) -> ClusterStatistics:
     """The statistics of empty clusters."""
     return ClusterStatistics(new_panels(edges, clusters), *(aligned_zeros(len(edges) - 1, clusters) for _ in range(3)))
 
@@ -68,13 +69,13 @@ def update_moments(statistics, list_sizes, j, n_columns):
     """Recompute inverse_size and std of block j from the sums; list_sizes int64 (B, C): the number of rows of each cluster."""
     for c in range(list_sizes.shape[1]):
         sums = statistics.sums[j, c // SIMD_WIDTH]
-        scale = ONE / np.float32(list_sizes[j, c]) if list_sizes[j, c] > 0 else ZERO
+        scale = ONE / float32(list_sizes[j, c]) if list_sizes[j, c] > 0 else ZERO
         square = ZERO  # |mean|²
         for k in range(n_columns):
             mean = scale * sums[k, c % SIMD_WIDTH]
             square += mean * mean
         variance = max(scale * statistics.square_sums[j, c] - square, ZERO)
-        statistics.inverse_size[j, c], statistics.std[j, c] = scale, np.sqrt(variance / np.float32(n_columns))
+        statistics.inverse_size[j, c], statistics.std[j, c] = scale, np.sqrt(variance / float32(n_columns))
 
 
 @kernel_part

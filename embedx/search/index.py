@@ -12,6 +12,7 @@ readers   Queries read the copies, never the table. See `embedx.search` for what
 from typing import NamedTuple
 
 import numpy as np
+from numpy import float32, int32, int64, ndarray
 
 from embedx.kernels.by_address import by_address
 from embedx.kernels.compiled import kernel, kernel_part
@@ -23,7 +24,7 @@ from embedx.search.panels import copy_vector, new_panels, write_vector
 from embedx.search.spec import SearchSpec
 
 REASSIGN_EVERY = 8  # updates of a row
-REASSIGN_CHANGE = np.float32(1 / 16)  # a change of this share of a row's norm in a block is reason to reassign it at once
+REASSIGN_CHANGE = float32(1 / 16)  # a change of this share of a row's norm in a block is reason to reassign it at once
 SPARE_SHARE = 0.25  # spare slots of a list, as a share of its size,
 SPARE_SLOTS = 16  # and these in addition
 
@@ -32,32 +33,30 @@ SPARE_SLOTS = 16  # and these in addition
 class Index(NamedTuple):
     """Inverted files with C lists for each of B blocks of columns."""
 
-    edges: np.ndarray  # int64 (B + 1,): block j consists of the table's columns edges[j]:edges[j + 1]
+    edges: ndarray  # int64 (B + 1,): block j consists of the table's columns edges[j]:edges[j + 1]
     centroids: Centroids  # one for each list, from when the index was built
     statistics: ClusterStatistics  # of the rows in each list, current
-    list_offsets: np.ndarray  # int64 (B, C + 1): the first slot of each list, a multiple of 16, and the end of the last
-    list_sizes: np.ndarray  # int64 (B, C): the number of rows in each list; the rest of its slots is spare
-    ids: np.ndarray  # int32 (B, slots): the row in each slot
-    panels: np.ndarray  # float32 (B, slots / 16, columns of the widest block, 16): its vector
-    slot: np.ndarray  # int32 (B, n_rows): the slot of each row
-    cluster: np.ndarray  # int32 (B, n_rows): the list of each row
-    update_count: np.ndarray  # uint8 (B, n_rows): how often a row was updated, modulo REASSIGN_EVERY
+    list_offsets: ndarray  # int64 (B, C + 1): the first slot of each list, a multiple of 16, and the end of the last
+    list_sizes: ndarray  # int64 (B, C): the number of rows in each list; the rest of its slots is spare
+    ids: ndarray  # int32 (B, slots): the row in each slot
+    panels: ndarray  # float32 (B, slots / 16, columns of the widest block, 16): its vector
+    slot: ndarray  # int32 (B, n_rows): the slot of each row
+    cluster: ndarray  # int32 (B, n_rows): the list of each row
+    update_count: ndarray  # uint8 (B, n_rows): how often a row was updated, modulo REASSIGN_EVERY
 
 
 def empty_index(blocks: int) -> Index:
     """An index without rows."""
-    table, cluster = np.zeros((0, 0), np.float32), np.zeros((blocks, 0), np.int32)
+    table, cluster = np.zeros((0, 0), float32), np.zeros((blocks, 0), int32)
     return _filled(table, new_centroids(block_edges(0, blocks), 0), cluster, 0, 1)
 
 
-def build_index(
-    table: np.ndarray, n_rows: int, dim: int, search: SearchSpec, rng: np.random.Generator, threads: int = 1
-) -> Index:
+def build_index(table: ndarray, n_rows: int, dim: int, search: SearchSpec, rng: np.random.Generator, threads: int = 1) -> Index:
     """An index of table[:n_rows, :dim], float32 (>= n_rows, >= dim)."""
     blocks, clusters = search.blocks, min(search.clusters, n_rows)
     centroids = fit_centroids(table, n_rows, block_edges(dim, blocks), clusters, rng, threads)
-    rows = np.arange(n_rows, dtype=np.int32)
-    cluster = np.zeros((blocks, n_rows), np.int32)
+    rows = np.arange(n_rows, dtype=int32)
+    cluster = np.zeros((blocks, n_rows), int32)
 
     def assign_part(begin: int, end: int) -> None:
         scores = aligned_zeros(1, clusters)
@@ -68,19 +67,19 @@ def build_index(
     return _filled(table, centroids, cluster, clusters, threads)
 
 
-def _filled(table: np.ndarray, centroids: Centroids, cluster: np.ndarray, clusters: int, threads: int) -> Index:
+def _filled(table: ndarray, centroids: Centroids, cluster: ndarray, clusters: int, threads: int) -> Index:
     """The index whose rows are in these clusters."""
     blocks, n_rows = cluster.shape
     edges = centroids.edges
-    sizes = np.stack([np.bincount(cluster[j], minlength=clusters) for j in range(blocks)]).astype(np.int64)
-    capacities = -(-(sizes + (SPARE_SHARE * sizes).astype(np.int64) + SPARE_SLOTS) // SIMD_WIDTH) * SIMD_WIDTH
-    list_offsets = np.zeros((blocks, clusters + 1), np.int64)
+    sizes = np.stack([np.bincount(cluster[j], minlength=clusters) for j in range(blocks)]).astype(int64)
+    capacities = -(-(sizes + (SPARE_SHARE * sizes).astype(int64) + SPARE_SLOTS) // SIMD_WIDTH) * SIMD_WIDTH
+    list_offsets = np.zeros((blocks, clusters + 1), int64)
     np.cumsum(capacities, axis=1, out=list_offsets[:, 1:])
     slots = int(list_offsets[:, -1].max())
     index = Index(
         edges, centroids, new_statistics(edges, clusters), list_offsets, np.zeros_like(sizes),
-        np.zeros((blocks, slots), np.int32), new_panels(edges, slots),
-        np.zeros((blocks, n_rows), np.int32), cluster, np.zeros((blocks, n_rows), np.uint8),
+        np.zeros((blocks, slots), int32), new_panels(edges, slots),
+        np.zeros((blocks, n_rows), int32), cluster, np.zeros((blocks, n_rows), np.uint8),
     )  # fmt: skip
     in_threads(lambda j: fill_lists(index, table, j), threads, range(blocks))
     return index
@@ -90,7 +89,7 @@ def _filled(table: np.ndarray, centroids: Centroids, cluster: np.ndarray, cluste
 def fill_lists(index, table, j):
     """Add every row to its list of block j, all of which are empty."""
     for row in range(index.cluster.shape[1]):
-        _append(index, j, row, np.int64(index.cluster[j, row]), table)
+        _append(index, j, row, int64(index.cluster[j, row]), table)
     update_moments(index.statistics, index.list_sizes, j, index.edges[j + 1] - index.edges[j])
 
 
@@ -115,9 +114,9 @@ def update_rows(index, table, rows, j, scores):
     n_reassigned = 0
     begin, end = index.edges[j], index.edges[j + 1]
     for i in range(rows.size):
-        row = np.int64(rows[i])
+        row = int64(rows[i])
         index.update_count[j, row] = (index.update_count[j, row] + 1) % REASSIGN_EVERY
-        slot, c = np.int64(index.slot[j, row]), np.int64(index.cluster[j, row])
+        slot, c = int64(index.slot[j, row]), int64(index.cluster[j, row])
         changed_much = replace_vector(
             index.statistics, j, c, index.panels[j], slot, table, row, begin, end, REASSIGN_CHANGE
         )  # fmt: skip
@@ -133,10 +132,10 @@ def update_rows(index, table, rows, j, scores):
 @kernel_part
 def _move(index, j, row, c, table):
     """Move a row to list c of block j, which has a spare slot."""
-    old, slot = np.int64(index.cluster[j, row]), np.int64(index.slot[j, row])
+    old, slot = int64(index.cluster[j, row]), int64(index.slot[j, row])
     if c == old:
         return
-    add_to_sums(index.statistics, j, old, index.panels[j], slot, np.float32(-1))
+    add_to_sums(index.statistics, j, old, index.panels[j], slot, float32(-1))
     last = index.list_offsets[j, old] + index.list_sizes[j, old] - 1  # the last row of the old list fills the gap
     last_row = index.ids[j, last]
     index.ids[j, slot] = last_row

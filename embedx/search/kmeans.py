@@ -14,6 +14,7 @@ quantile of the norms, not the largest; the augmented column of longer rows is 0
 from typing import NamedTuple
 
 import numpy as np
+from numpy import float32, int32, int64, ndarray
 from scipy.sparse import csr_matrix
 
 from embedx.kernels.compiled import kernel, kernel_part
@@ -24,27 +25,27 @@ from embedx.search.panels import new_panels, score_panels
 MAX_ROWS_PER_CENTROID = 64  # in the sample; a few dozen rows are enough to place a centroid
 N_ITERATIONS = 8
 NORM_QUANTILE = 0.98
-MIN_NORM = np.float32(1e-12)  # shorter rows have no direction
-MASKED_SCORE = np.float32(-1e30)  # in place of -inf: the score of padding and of what has been excluded from a search
+MIN_NORM = float32(1e-12)  # shorter rows have no direction
+MASKED_SCORE = float32(-1e30)  # in place of -inf: the score of padding and of what has been excluded from a search
 
 
 class Centroids(NamedTuple):
     """Unit vectors of the augmented columns, for each of the B blocks."""
 
-    edges: np.ndarray  # int64 (B + 1,): block j consists of the table's columns edges[j]:edges[j + 1]
-    vectors: np.ndarray  # panels, float32 (B, padded clusters / 16, columns, 16): all but the augmented column
-    augmented: np.ndarray  # float32 (B, padded clusters): the augmented column
-    augmented_norm: np.ndarray  # float32 (B,): the norm to which rows are augmented
+    edges: ndarray  # int64 (B + 1,): block j consists of the table's columns edges[j]:edges[j + 1]
+    vectors: ndarray  # panels, float32 (B, padded clusters / 16, columns, 16): all but the augmented column
+    augmented: ndarray  # float32 (B, padded clusters): the augmented column
+    augmented_norm: ndarray  # float32 (B,): the norm to which rows are augmented
 
 
-def new_centroids(edges: np.ndarray, clusters: int) -> Centroids:
+def new_centroids(edges: ndarray, clusters: int) -> Centroids:
     blocks = len(edges) - 1
-    return Centroids(edges, new_panels(edges, clusters), aligned_zeros(blocks, clusters), np.zeros(blocks, np.float32))
+    return Centroids(edges, new_panels(edges, clusters), aligned_zeros(blocks, clusters), np.zeros(blocks, float32))
 
 
-def block_edges(dim: int, blocks: int) -> np.ndarray:
+def block_edges(dim: int, blocks: int) -> ndarray:
     """int64 (blocks + 1,): the first column of each of the blocks, which are as equal as they can be, and dim."""
-    return np.array([dim * j // blocks for j in range(blocks + 1)], np.int64)
+    return np.array([dim * j // blocks for j in range(blocks + 1)], int64)
 
 
 @kernel_part
@@ -78,13 +79,13 @@ def assign(centroids, clusters, j, table, rows, begin, end, scores, assignment):
     Rows without direction are spread over the clusters round robin.
     """
     for i in range(begin, end):
-        row = np.int64(rows[i])
+        row = int64(rows[i])
         square = squared_norm(table, row, centroids.edges[j], centroids.edges[j + 1])
         has_direction = max(square, centroids.augmented_norm[j] * centroids.augmented_norm[j]) > MIN_NORM * MIN_NORM
         assignment[i] = nearest_centroid(centroids, clusters, j, table, row, scores) if has_direction else i % clusters
 
 
-def augmented_directions(table: np.ndarray, augmented_norm: float) -> np.ndarray:
+def augmented_directions(table: ndarray, augmented_norm: float) -> ndarray:
     """float32 (n, columns + 1): the rows with the augmented column, normalised; zeros for rows without direction."""
     square = np.einsum("ij,ij->i", table, table)
     augmented = np.column_stack([table, np.sqrt(np.maximum(augmented_norm * augmented_norm - square, 0))])
@@ -93,13 +94,13 @@ def augmented_directions(table: np.ndarray, augmented_norm: float) -> np.ndarray
 
 
 def fit_centroids(
-    table: np.ndarray, n_rows: int, edges: np.ndarray, clusters: int, rng: np.random.Generator, threads: int
+    table: ndarray, n_rows: int, edges: ndarray, clusters: int, rng: np.random.Generator, threads: int
 ) -> Centroids:
     """The centroids of table[:n_rows] in all blocks."""
     n_blocks = len(edges) - 1
     centroids = new_centroids(edges, clusters)
     n_sampled = min(n_rows, MAX_ROWS_PER_CENTROID * clusters)
-    sample = np.sort(rng.choice(n_rows, n_sampled, replace=False)).astype(np.int32)
+    sample = np.sort(rng.choice(n_rows, n_sampled, replace=False)).astype(int32)
     seeds, c = rng.integers(0, 2**31, n_blocks), np.arange(clusters)
 
     def fit_block(j: int) -> None:
@@ -107,9 +108,9 @@ def fit_centroids(
         with np.errstate(over="ignore", invalid="ignore"):  # a diverged run is for the trainer to tell
             centroids.augmented_norm[j] = np.quantile(np.linalg.norm(rows, axis=1), NORM_QUANTILE)
             directions = np.ascontiguousarray(augmented_directions(rows, centroids.augmented_norm[j]))
-        assignment = np.zeros(n_sampled, np.int32)
+        assignment = np.zeros(n_sampled, int32)
         scores = aligned_zeros(1, clusters)
-        every, ones = np.arange(n_sampled), np.ones(n_sampled, np.float32)
+        every, ones = np.arange(n_sampled), np.ones(n_sampled, float32)
         block_rng = np.random.default_rng([j, int(seeds[j])])
         sums = _random_rows(directions, clusters, block_rng)
         for iteration in range(N_ITERATIONS):
@@ -129,9 +130,9 @@ def fit_centroids(
     return centroids
 
 
-def _random_rows(directions: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
+def _random_rows(directions: ndarray, n: int, rng: np.random.Generator) -> ndarray:
     """n of the directions; a random one for each row without direction, as in a table that has not been trained yet."""
     chosen = directions[rng.choice(len(directions), n, replace=False)]
-    random = rng.standard_normal(chosen.shape, dtype=np.float32)  # uniform on the sphere at length 1
+    random = rng.standard_normal(chosen.shape, dtype=float32)  # uniform on the sphere at length 1
     random /= np.linalg.norm(random, axis=1, keepdims=True)
     return np.where(np.linalg.norm(chosen, axis=1, keepdims=True) > 0.5, chosen, random)

@@ -18,6 +18,7 @@ lacks a term of 1 for each, and G bounds the loss among the rows found.
 from typing import NamedTuple
 
 import numpy as np
+from numpy import float32, int32, int64, ndarray
 
 from embedx.kernels.batch import Batch, new_batch
 from embedx.kernels.by_address import by_address
@@ -37,23 +38,23 @@ class MessageWorkspace(NamedTuple):
     """
 
     batch: Batch  # losses that are decomposed keep no state and take no random numbers
-    block_score: np.ndarray  # float32 (B, width): z_j of the selected rows
-    message: np.ndarray  # float32 (B, width): λ_j of the selected rows
-    is_active: np.ndarray  # bool (width,): which of the selected rows are in A in this iteration
-    n_columns: np.ndarray  # int64 (B,): of `batch`
-    position: np.ndarray  # int64 (B, width): where in the query's scores a row stands that is not selected
-    column: np.ndarray  # int32 (n_rows,): the column of a row in the result, if this query has marked it as its own
-    state: np.ndarray  # float32 (1, 0)
+    block_score: ndarray  # float32 (B, width): z_j of the selected rows
+    message: ndarray  # float32 (B, width): λ_j of the selected rows
+    is_active: ndarray  # bool (width,): which of the selected rows are in A in this iteration
+    n_columns: ndarray  # int64 (B,): of `batch`
+    position: ndarray  # int64 (B, width): where in the query's scores a row stands that is not selected
+    column: ndarray  # int32 (n_rows,): the column of a row in the result, if this query has marked it as its own
+    state: ndarray  # float32 (1, 0)
 
 
 def new_message_workspace(n_rows: int, search: SearchSpec, width: int) -> MessageWorkspace:
     """Memory for up to `width` candidates of n_rows rows for a query; none if the search passes no messages."""
     blocks, width, n_rows = (search.blocks, width, n_rows) if search.message_iterations > 0 else (0, 0, 0)
-    block_score, message = np.zeros((2, blocks, width), np.float32)
+    block_score, message = np.zeros((2, blocks, width), float32)
     return MessageWorkspace(
         new_batch(blocks, width), block_score, message, np.zeros(width, np.bool_),
-        np.zeros(blocks, np.int64), np.zeros((blocks, width), np.int64), np.zeros(n_rows, np.int32),
-        np.zeros((1, 0), np.float32),
+        np.zeros(blocks, int64), np.zeros((blocks, width), int64), np.zeros(n_rows, int32),
+        np.zeros((1, 0), float32),
     )  # fmt: skip
 
 
@@ -69,13 +70,13 @@ def pass_messages(coefficients, index, search, table, constants, h, e, rows, lab
     for c in range(n_positives):
         messages.column[rows[r, c]] = c
         for j in range(blocks):
-            messages.block_score[j, c] = _compute_block_score(index, table, np.int64(rows[r, c]), h, e, j)
+            messages.block_score[j, c] = _compute_block_score(index, table, int64(rows[r, c]), h, e, j)
             messages.message[j, c] = 0
     n = n_positives
     for t in range(1, search.message_iterations + 1):
         _block_gradients(coefficients, index, search, constants, label, r, n_positives, n, query, messages)
         n = _update_active_set(index, search, n_positives, n, most, rows, r, query, messages)
-        _update_messages(n, np.float32(2) / np.float32(t + 2), messages)
+        _update_messages(n, float32(2) / float32(t + 2), messages)
     loss = _block_gradients(coefficients, index, search, constants, label, r, n_positives, n, query, messages) / blocks
     return _mean_gradient(index, n, most, rows, r, z, query, messages), loss
 
@@ -96,7 +97,7 @@ def _block_gradients(coefficients, index, search, constants, label, r, n_positiv
     Returns the summed loss.
     """
     blocks = index.ids.shape[0]
-    scale = np.float32(blocks)
+    scale = float32(blocks)
     batch = messages.batch
     widest = 0
     for j in range(blocks):
@@ -127,7 +128,7 @@ def _row_at(index, query, j, k):
     p = 0
     while query.offsets[j, p + 1] <= k:
         p += 1
-    return np.int64(index.ids[j, index.list_offsets[j, query.probed[j, p]] + k - query.offsets[j, p]])
+    return int64(index.ids[j, index.list_offsets[j, query.probed[j, p]] + k - query.offsets[j, p]])
 
 
 @kernel_part
@@ -145,10 +146,10 @@ def _update_active_set(index, search, n_positives, n, most, rows, r, query, mess
             position = messages.position[j, c]
             if abs(z[j, c]) > search.min_coefficient and query.scores[j, position] > MASKED_SCORE and n < most:
                 row = _row_at(index, query, j, position)
-                if query.last_query[row] == np.int32(query.query_number[0]):
+                if query.last_query[row] == int32(query.query_number[0]):
                     continue  # it was reassigned during the search, and scored twice
                 rows[r, n] = row
-                query.last_query[row], messages.column[row] = np.int32(query.query_number[0]), n
+                query.last_query[row], messages.column[row] = int32(query.query_number[0]), n
                 messages.is_active[n] = True
                 for other in range(blocks):
                     k = score_position(index, query, other, row)
@@ -170,7 +171,7 @@ def _update_messages(n, step, messages):
             for j in range(blocks):
                 z += messages.block_score[j, c]
             for j in range(blocks):
-                optimal = z / np.float32(blocks) - messages.block_score[j, c]
+                optimal = z / float32(blocks) - messages.block_score[j, c]
                 messages.message[j, c] += step * (optimal - messages.message[j, c])
 
 
@@ -178,8 +179,8 @@ def _update_messages(n, step, messages):
 def _mean_gradient(index, n, most, rows, r, z, query, messages):
     """Write the mean of the blocks' gradients to z[r]; append rows that are not selected to rows[r]. Return their number."""
     blocks = messages.block_score.shape[0]
-    now = np.int32(query.query_number[0])
-    weight = ONE / np.float32(blocks)
+    now = int32(query.query_number[0])
+    weight = ONE / float32(blocks)
     for c in range(n):
         z[r, c] = 0
         for j in range(blocks):

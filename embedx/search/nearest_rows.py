@@ -10,6 +10,7 @@ Turtle & Flood 1995, with lengths in place of maxima).
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy import float32, float64, int32, int64, ndarray
 from scipy.sparse import csr_matrix
 
 from embedx.kernels.compiled import kernel, kernel_part
@@ -21,58 +22,58 @@ from embedx.labeled.rules import scaled
 GROUPS = np.array([0.2, 0.4])  # where they begin, in shares of the postings that a row of the index meets
 ROW_COST = 4  # of a value of a row that is scored by itself, in postings
 BLOCK = 64  # rows that are compared with a bound together, by vector instructions
-SLACK = np.float32(1e-5)  # in cosines, for rounding
+SLACK = float32(1e-5)  # in cosines, for rounding
 
 
 class RowIndex(NamedTuple):
     """Rows of length 1 or 0, by row and by feature; features are numbered from the rarest to the most frequent."""
 
-    number: np.ndarray  # int32 (n_features,): the number of each column
-    offsets: np.ndarray  # int64 (n_rows + 1,)
-    features: np.ndarray  # int32 (n_values,)
-    values: np.ndarray  # float32 (n_values,)
-    first_posting: np.ndarray  # int64 (n_features + 1,)
-    posted_row: np.ndarray  # int32 (n_values,)
-    posted_value: np.ndarray  # float32 (n_values,)
-    first_of_group: np.ndarray  # int64 (groups,): features
-    left: np.ndarray  # float32 (groups, n_rows): the length of a row on the features of a group and later ones
+    number: ndarray  # int32 (n_features,): the number of each column
+    offsets: ndarray  # int64 (n_rows + 1,)
+    features: ndarray  # int32 (n_values,)
+    values: ndarray  # float32 (n_values,)
+    first_posting: ndarray  # int64 (n_features + 1,)
+    posted_row: ndarray  # int32 (n_values,)
+    posted_value: ndarray  # float32 (n_values,)
+    first_of_group: ndarray  # int64 (groups,): features
+    left: ndarray  # float32 (groups, n_rows): the length of a row on the features of a group and later ones
 
 
 class Near(NamedTuple):
     """The nearest rows of each query, and their cosines."""
 
-    ids: np.ndarray  # int32 (n, k)
-    cosines: np.ndarray  # float32 (n, k), descending
+    ids: ndarray  # int32 (n, k)
+    cosines: ndarray  # float32 (n, k), descending
 
 
 class Workspace(NamedTuple):
     """What a thread searches with."""
 
-    sums: np.ndarray  # float32 (n_rows,)
-    likely: np.ndarray  # int32 (n_rows,)
-    query: np.ndarray  # float32 (n_features,): zeros before and after
-    item: np.ndarray  # int32 (1, k)
-    score: np.ndarray  # float32 (1, k)
-    exact_item: np.ndarray  # int32 (1, k)
-    exact: np.ndarray  # float32 (1, k)
+    sums: ndarray  # float32 (n_rows,)
+    likely: ndarray  # int32 (n_rows,)
+    query: ndarray  # float32 (n_features,): zeros before and after
+    item: ndarray  # int32 (1, k)
+    score: ndarray  # float32 (1, k)
+    exact_item: ndarray  # int32 (1, k)
+    exact: ndarray  # float32 (1, k)
 
 
 def row_index(rows: csr_matrix) -> RowIndex:
     """The index of rows of any length."""
-    rows = scaled(csr_matrix(rows, dtype=np.float32), "l2")
+    rows = scaled(csr_matrix(rows, dtype=float32), "l2")
     counts = np.bincount(rows.indices, minlength=rows.shape[1])
     order = np.argsort(counts, kind="stable")
-    number = np.empty(len(order), np.int32)
+    number = np.empty(len(order), int32)
     number[order] = np.arange(len(order))
     rows = csr_matrix((rows.data, number[rows.indices], rows.indptr), rows.shape)
     columns = rows.tocsc()
-    met = np.cumsum(np.square(counts[order], dtype=np.float64))
-    first = np.searchsorted(met, GROUPS * met[-1]) if len(met) else np.zeros(len(GROUPS), np.int64)
-    of_value, square = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr)), np.square(rows.data, dtype=np.float64)
+    met = np.cumsum(np.square(counts[order], dtype=float64))
+    first = np.searchsorted(met, GROUPS * met[-1]) if len(met) else np.zeros(len(GROUPS), int64)
+    of_value, square = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr)), np.square(rows.data, dtype=float64)
     left = [np.bincount(of_value, weights=square * (rows.indices >= each), minlength=rows.shape[0]) for each in first]
     return RowIndex(
-        number, rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data, columns.indptr.astype(np.int64),
-        columns.indices.astype(np.int32), columns.data, first.astype(np.int64), np.sqrt(left).astype(np.float32),
+        number, rows.indptr.astype(int64), rows.indices.astype(int32), rows.data, columns.indptr.astype(int64),
+        columns.indices.astype(int32), columns.data, first.astype(int64), np.sqrt(left).astype(float32),
     )  # fmt: skip
 
 
@@ -81,16 +82,16 @@ def nearest_rows(index: RowIndex, queries: Any, k: int, threads: int) -> Near:
 
     Only cosines above 0 count; where there are fewer, the remaining cosines are 0.
     """
-    queries = scaled(csr_matrix(queries, dtype=np.float32), "l2")
+    queries = scaled(csr_matrix(queries, dtype=float32), "l2")
     queries = csr_matrix((queries.data, index.number[queries.indices], queries.indptr), queries.shape)
     queries.sort_indices()
-    n, offsets, columns = queries.shape[0], queries.indptr.astype(np.int64), queries.indices.astype(np.int32)
-    near = Near(np.zeros((n, k), np.int32), np.zeros((n, k), np.float32))
+    n, offsets, columns = queries.shape[0], queries.indptr.astype(int64), queries.indices.astype(int32)
+    near = Near(np.zeros((n, k), int32), np.zeros((n, k), float32))
 
     def search(begin: int, end: int) -> None:
-        sums, likely = (np.empty(len(index.offsets) - 1, kind) for kind in (np.float32, np.int32))
-        query = np.zeros(queries.shape[1], np.float32)
-        own = Workspace(sums, likely, query, *(np.zeros((1, k), kind) for kind in (np.int32, np.float32) * 2))
+        sums, likely = (np.empty(len(index.offsets) - 1, kind) for kind in (float32, int32))
+        query = np.zeros(queries.shape[1], float32)
+        own = Workspace(sums, likely, query, *(np.zeros((1, k), kind) for kind in (int32, float32) * 2))
         write_nearest(index, offsets, columns, queries.data, begin, end, own, *near)
 
     in_parts(search, n, threads)
@@ -103,7 +104,7 @@ def write_nearest(index, offsets, columns, values, begin, end, own, ids, cosines
     n_rows, n_groups = len(index.offsets) - 1, len(index.first_of_group)
     for e in range(begin, end):
         own.sums[:] = 0
-        square, n_left = ZERO, np.int64(0)
+        square, n_left = ZERO, int64(0)
         for f in range(offsets[e], offsets[e + 1]):
             square += values[f] * values[f]
             own.query[columns[f]] = values[f]
@@ -134,9 +135,9 @@ def best_sums(sums, scores, items, r):
     """Write the highest sums above 0 to row r of `scores`, their places to `items`; return how many."""
     n, least = 0, ZERO
     for start in range(0, len(sums), BLOCK):
-        end, n_higher = min(start + BLOCK, len(sums)), np.int32(0)
+        end, n_higher = min(start + BLOCK, len(sums)), int32(0)
         for i in range(start, end):
-            n_higher += np.int32(sums[i] > least)
+            n_higher += int32(sums[i] > least)
         if n_higher:
             for i in range(start, end):
                 if sums[i] > least:
@@ -173,9 +174,9 @@ def finished_by_row(index, left, group, n_left, own, ids, cosines, e):
     n_likely, most = 0, n_left // (ROW_COST * (index.offsets[n_rows] // n_rows + 1))
     sums, bound, likely = own.sums, index.left[group], own.likely
     for start in range(0, n_rows, BLOCK):
-        end, n_higher = min(start + BLOCK, n_rows), np.int32(0)
+        end, n_higher = min(start + BLOCK, n_rows), int32(0)
         for i in range(start, end):
-            n_higher += np.int32(sums[i] + left * bound[i] > least)
+            n_higher += int32(sums[i] + left * bound[i] > least)
         if n_higher:
             if n_likely + n_higher > most:
                 return -1
@@ -194,8 +195,8 @@ def finished_by_row(index, left, group, n_left, own, ids, cosines, e):
 class RowLabels(NamedTuple):
     """Labels of each row."""
 
-    offsets: np.ndarray  # int64 (n_rows + 1,)
-    ids: np.ndarray  # int32
+    offsets: ndarray  # int64 (n_rows + 1,)
+    ids: ndarray  # int32
 
 
 @kernel

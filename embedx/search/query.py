@@ -15,6 +15,7 @@ their exact inner products is up to the caller.
 from typing import NamedTuple
 
 import numpy as np
+from numpy import float32, int32, int64, ndarray
 
 from embedx.kernels.by_address import by_address
 from embedx.kernels.compiled import kernel_part
@@ -30,15 +31,15 @@ from embedx.search.spec import SearchSpec
 class QueryWorkspace(NamedTuple):
     """A worker's memory for one query at a time: the lists probed and the scores found in each block."""
 
-    cluster_scores: np.ndarray  # float32 (1, padded C): of the clusters of one block; MASKED_SCORE once probed
-    group_max: np.ndarray  # float32 (padded C / 16,): the largest of each sixteen of them
-    probed: np.ndarray  # int64 (B, C): the lists probed in each block, in order
-    offsets: np.ndarray  # int64 (B, C + 1): where the scores of each of them begin in `scores`, and the end of the last
-    n_probed: np.ndarray  # int64 (B,)
-    probe_rank: np.ndarray  # int32 (B, C): 1 + the place of each list in `probed`, 0 if it is not there
-    scores: np.ndarray  # float32 (B, capacity): of the rows of the lists probed, each list padded to whole panels
-    last_query: np.ndarray  # int32 (n_rows,): the number of the last query that had a row as positive or candidate
-    query_number: np.ndarray  # int64 (1,): of the current query
+    cluster_scores: ndarray  # float32 (1, padded C): of the clusters of one block; MASKED_SCORE once probed
+    group_max: ndarray  # float32 (padded C / 16,): the largest of each sixteen of them
+    probed: ndarray  # int64 (B, C): the lists probed in each block, in order
+    offsets: ndarray  # int64 (B, C + 1): where the scores of each of them begin in `scores`, and the end of the last
+    n_probed: ndarray  # int64 (B,)
+    probe_rank: ndarray  # int32 (B, C): 1 + the place of each list in `probed`, 0 if it is not there
+    scores: ndarray  # float32 (B, capacity): of the rows of the lists probed, each list padded to whole panels
+    last_query: ndarray  # int32 (n_rows,): the number of the last query that had a row as positive or candidate
+    query_number: ndarray  # int64 (1,): of the current query
 
 
 def new_query_workspace(n_rows: int, search: SearchSpec) -> QueryWorkspace:
@@ -46,12 +47,12 @@ def new_query_workspace(n_rows: int, search: SearchSpec) -> QueryWorkspace:
     blocks, clusters = search.blocks, min(search.clusters, n_rows)
     capacity = padded(2 * min(search.n_scored, n_rows)) + SIMD_WIDTH * clusters
     return QueryWorkspace(
-        cluster_scores=np.full((1, padded(clusters)), MASKED_SCORE, np.float32),
-        group_max=np.zeros(padded(clusters) // SIMD_WIDTH, np.float32),
-        probed=np.zeros((blocks, clusters), np.int64), offsets=np.zeros((blocks, clusters + 1), np.int64),
-        n_probed=np.zeros(blocks, np.int64), probe_rank=np.zeros((blocks, clusters), np.int32),
-        scores=np.zeros((blocks, capacity), np.float32), last_query=np.full(n_rows, -1, np.int32),
-        query_number=np.zeros(1, np.int64),
+        cluster_scores=np.full((1, padded(clusters)), MASKED_SCORE, float32),
+        group_max=np.zeros(padded(clusters) // SIMD_WIDTH, float32),
+        probed=np.zeros((blocks, clusters), int64), offsets=np.zeros((blocks, clusters + 1), int64),
+        n_probed=np.zeros(blocks, int64), probe_rank=np.zeros((blocks, clusters), int32),
+        scores=np.zeros((blocks, capacity), float32), last_query=np.full(n_rows, -1, int32),
+        query_number=np.zeros(1, int64),
     )  # fmt: skip
 
 
@@ -63,7 +64,7 @@ def search_block(index, search, h, e, j, query):
     (`from_logsumexp`), a list without any coefficient above `min_coefficient` ends the search: the sum so far is a lower bound
     of the whole, and the lists to come have lower scores, though only by an estimate.
     """
-    scale = np.float32(index.ids.shape[0])
+    scale = float32(index.ids.shape[0])
     best, total = MASKED_SCORE, ZERO  # the log-sum-exp is best + log(total)
     clusters = index.list_sizes.shape[1]
     for p in range(query.n_probed[j]):
@@ -92,7 +93,7 @@ def search_block(index, search, h, e, j, query):
                 best, total = highest, total * exp(best - highest)
             for k in range(end - n_panels * SIMD_WIDTH, end):
                 total += exp(scale * query.scores[j, k] - best)
-            if n > 0 and highest < best + np.log(total) - np.float32(search.max_gap):
+            if n > 0 and highest < best + np.log(total) - float32(search.max_gap):
                 break
     query.n_probed[j] = n_probed
     query.offsets[j, n_probed] = end
@@ -124,7 +125,7 @@ def _max_score(scores, j, begin, end):
 @kernel_part
 def score_position(index, query, j, row):
     """The position in query.scores[j] of the score of a row, -1 if block j has not found it."""
-    c = np.int64(index.cluster[j, row])
+    c = int64(index.cluster[j, row])
     p = query.probe_rank[j, c] - 1
     if p < 0:
         return -1
@@ -143,7 +144,7 @@ def score_cutoff(search, query, j, scale, best):
         for k in range(end):
             total += exp(scale * query.scores[j, k] - best)
         best += np.log(max(total, ONE))
-    return best - np.float32(search.max_gap)
+    return best - float32(search.max_gap)
 
 
 @kernel_part
@@ -153,7 +154,7 @@ def limit_candidates(search, query, j, cutoff):
     if _count_above(query, j, end, cutoff) <= search.max_candidates:
         return cutoff
     low, high = cutoff, _max_score(query.scores, j, 0, end)  # too many scores exceed the one, few enough the other
-    middle = np.float32(0.5) * (low + high)
+    middle = float32(0.5) * (low + high)
     while low < middle < high:
         n = _count_above(query, j, end, middle)
         if n > search.max_candidates:
@@ -162,7 +163,7 @@ def limit_candidates(search, query, j, cutoff):
             high = middle
             if n == search.max_candidates:
                 break
-        middle = np.float32(0.5) * (low + high)
+        middle = float32(0.5) * (low + high)
     return high
 
 
@@ -178,7 +179,7 @@ def _count_above(query, j, end, cutoff):
 @kernel_part
 def add_candidates(index, query, j, cutoff, rows, r, n, most):
     """Append the rows of block j that score above the cutoff to rows[r, n:most], but none twice; return the new n."""
-    now = np.int32(query.query_number[0])
+    now = int32(query.query_number[0])
     for p in range(query.n_probed[j]):
         slot = index.list_offsets[j, query.probed[j, p]] - query.offsets[j, p]
         for group in range(query.offsets[j, p], query.offsets[j, p + 1], SIMD_WIDTH):
@@ -204,8 +205,8 @@ def search_all_blocks(index, search, h, e, rows, r, n_positives, query):
             for k in range(query.offsets[j, query.n_probed[j]]):
                 query.scores[j, k] = query.scores[j, k] if abs(query.scores[j, k]) > search.threshold else MASKED_SCORE
     for c in range(n_positives):
-        row = np.int64(rows[r, c])
-        query.last_query[row] = np.int32(query.query_number[0])
+        row = int64(rows[r, c])
+        query.last_query[row] = int32(query.query_number[0])
         for j in range(index.ids.shape[0]):
             k = score_position(index, query, j, row)
             if k >= 0:
@@ -217,7 +218,7 @@ def find_candidates(index, search, h, e, rows, r, n_positives, most, query):
     """Append the candidates for h[e] to its positives rows[r, :n_positives], `most` rows in all; return the number of rows."""
     search_all_blocks(index, search, h, e, rows, r, n_positives, query)
     blocks = index.ids.shape[0]
-    scale = np.float32(blocks)
+    scale = float32(blocks)
     n = n_positives
     for j in range(blocks):
         cutoff = limit_candidates(search, query, j, score_cutoff(search, query, j, scale, MASKED_SCORE) / scale)

@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+from numpy import float32, ndarray
 
 from embedx.kernels.compiled import kernel
 from embedx.kernels.maths import exp
@@ -22,17 +23,15 @@ def top_k_spec(n_rows: int, share: float, k: int) -> SearchSpec:
     return SearchSpec(1, clusters, n_scored, n_scored, 0.0, 1.0, np.inf, from_logsumexp=False, message_iterations=0)
 
 
-def search_top_k(
-    index: Index, search: SearchSpec, h: np.ndarray, k: int, threads: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def search_top_k(index: Index, search: SearchSpec, h: ndarray, k: int, threads: int) -> tuple[ndarray, ndarray, ndarray]:
     """(ids int32 (n, k), scores float32 (n, k), log_sum float32 (n,)) of the queries h, float32 (n, dim).
 
     The best row comes first. log_sum is the log-sum-exp of the scores of all rows scored. Where these are fewer than k, the
     remaining ids are -1 and the remaining scores MASKED_SCORE.
     """
     n = len(h)
-    ids, scores = np.full((n, k), -1, np.int32), np.full((n, k), MASKED_SCORE, np.float32)
-    log_sum = np.zeros(n, np.float32)
+    ids, scores = np.full((n, k), -1, np.int32), np.full((n, k), MASKED_SCORE, float32)
+    log_sum = np.zeros(n, float32)
 
     def answer(begin: int, end: int) -> None:
         query = new_query_workspace(index.slot.shape[1], search)

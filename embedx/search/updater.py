@@ -11,6 +11,7 @@ import time
 from typing import NamedTuple
 
 import numpy as np
+from numpy import int32, int64, ndarray
 
 from embedx.kernels.compiled import kernel_part
 from embedx.kernels.simd import aligned_zeros
@@ -28,13 +29,13 @@ REBUILD_SHARE = 0.1
 class StaleRows(NamedTuple):
     """The rows that a worker has changed since it last had the index updated."""
 
-    rows: np.ndarray  # int32 (n_rows,): the first n are they
-    is_stale: np.ndarray  # bool (n_rows,)
-    n: np.ndarray  # int64 (1,)
+    rows: ndarray  # int32 (n_rows,): the first n are they
+    is_stale: ndarray  # bool (n_rows,)
+    n: ndarray  # int64 (1,)
 
 
 def new_stale_rows(n_rows: int) -> StaleRows:
-    return StaleRows(np.zeros(n_rows, np.int32), np.zeros(n_rows, np.bool_), np.zeros(1, np.int64))
+    return StaleRows(np.zeros(n_rows, int32), np.zeros(n_rows, np.bool_), np.zeros(1, int64))
 
 
 @kernel_part
@@ -57,7 +58,7 @@ class IndexUpdater:
     """
 
     def __init__(
-        self, table: np.ndarray, n_rows: int, dim: int, search: SearchSpec, *, seed: int, threads: int, progress: Progress,
+        self, table: ndarray, n_rows: int, dim: int, search: SearchSpec, *, seed: int, threads: int, progress: Progress,
         rebuild_share: float = REBUILD_SHARE,
     ) -> None:  # fmt: skip
         self.table, self.n_rows, self.dim, self.search = table, n_rows, dim, search
@@ -66,7 +67,7 @@ class IndexUpdater:
         self.index = empty_index(search.blocks)
         self.build_lock = threading.Lock()
         self.block_locks = [threading.Lock() for _ in range(search.blocks)]  # to write to a block
-        self.n_reassigned = np.zeros(search.blocks, np.int64)  # in each block, since the index was built
+        self.n_reassigned = np.zeros(search.blocks, int64)  # in each block, since the index was built
         self.n_builds = self.n_updates = self.next_row = 0
         self.build_seconds = 0.0
 
@@ -115,9 +116,9 @@ class IndexUpdater:
         """Bring the index up to date with the next n rows, in turn, where updating all that change would take too long."""
         first = self.next_row
         self.next_row = (first + n) % self.n_rows
-        self._update((first + np.arange(min(n, self.n_rows), dtype=np.int32)) % self.n_rows)
+        self._update((first + np.arange(min(n, self.n_rows), dtype=int32)) % self.n_rows)
 
-    def _update(self, rows: np.ndarray) -> None:
+    def _update(self, rows: ndarray) -> None:
         blocks = self.search.blocks
         self.n_updates += 1
         first = self.n_updates * blocks // self.threads

@@ -11,21 +11,10 @@ a step then moves h as far as it would move the vector of one word.
 
 import numpy as np
 
-from embedx.kernels import (
-    NO_SPANS,
-    ONE,
-    SIMD_WIDTH,
-    ZERO,
-    kernel_part,
-    load,
-    multiply_add,
-    round_up_to_tile,
-    splat,
-    store,
-    weighted_sums,
-    weighted_sums_transposed,
-    zeros,
-)
+from embedx.kernels.compiled import kernel_part
+from embedx.kernels.gemm import NO_SPANS, round_up_to_tile, weighted_sums, weighted_sums_transposed
+from embedx.kernels.maths import ONE, ZERO
+from embedx.kernels.simd import SIMD_WIDTH, load, multiply_add, splat, store, zeros
 
 PAIR, PER_CONTEXT = "centre", False
 # Of 15 MB of Wikipedia, `ns`, 3 epochs: blocks of 8 and of 32 reach -7.769 and -7.715 nats a held-out centre, and .169 and .200
