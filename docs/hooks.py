@@ -31,7 +31,7 @@ def markdown(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 def measured_objectives() -> str:
-    """The objectives with measured scores, the likeliest held-out text first."""
+    """The objectives with measured scores, the highest held-out likelihood first."""
     from embedx import objectives
 
     scores = objectives.measured()["objectives"]

@@ -310,7 +310,7 @@ class PhraseSettings(Settings):
 
     phrases: int = param(
         0,
-        "passes that join frequent collocations to one word, such as new_york; the second pass finds those of three and four "
+        "passes that join frequent collocations into one word, such as new_york; the second pass finds those of three and four "
         "words",
         at_least=0,
         at_most=MAX_PASSES,

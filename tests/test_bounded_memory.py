@@ -28,7 +28,7 @@ from embedx.text.tokenizer import MAX_WORD_BYTES, TOO_LONG, Tokenizer
 from embedx.text.wikipedia import DumpError, paragraphs
 from embedx.training.progress import Silent
 
-HALF = "takes more than half of the memory there is; give fewer rows, or more memory"
+HALF = "takes more than half of the available memory; use fewer rows or more memory"
 
 
 @pytest.fixture
@@ -161,10 +161,10 @@ def test_words_left_out_are_counted_even_from_the_cache(tmp_path):
 def test_what_no_dump_has_is_an_error(tmp_path, monkeypatch, xml):
     monkeypatch.setattr(wikipedia, "MAX_BYTES", 1000)
     data = f"<mediawiki>{xml}".encode()
-    with pytest.raises(DumpError, match=r"no dump as MediaWiki writes it \(a page of more than 1,000 bytes\); is it the"):
+    with pytest.raises(DumpError, match=r"not a MediaWiki dump \(a page of more than 1,000 bytes\); is it the"):
         list(paragraphs(data[i : i + 64] for i in range(0, len(data), 64)))
     (tmp_path / "dump.xml").write_bytes(data)
-    with pytest.raises(EmbedxError, match=r"dump\.xml: no dump as MediaWiki"):
+    with pytest.raises(EmbedxError, match=r"dump\.xml: not a MediaWiki dump"):
         cache.encode(resolve([str(tmp_path / "dump.xml")]), TextSettings(), cache_dir=tmp_path / "cache")
 
 

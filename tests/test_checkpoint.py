@@ -437,7 +437,7 @@ def test_on_a_file_system_that_fills_up_the_last_checkpoint_is_left(home, two_to
     assert "no checkpoint was written to" in done.stderr
     assert "File too large; the last one is kept" in done.stderr
     assert done.stderr.splitlines()[-1] == (
-        f"embedx: {home / 'full'}: cannot write the model: File too large; when that is mended `embedx resume full` continues "
+        f"embedx: {home / 'full'}: cannot write the model: File too large; when that is fixed, `embedx resume full` continues "
         "from the last checkpoint"
     )
     assert sorted(file.name for file in home.glob("full*")) == ["full.checkpoint"]

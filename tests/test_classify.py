@@ -419,7 +419,7 @@ def test_blocks_and_threads_change_nothing(kind, monkeypatch):
 
 def test_features_of_another_width_are_refused():
     classifier = run(REPRESENTATIVES["columns"], data=TINY, epochs=1).classifier
-    with pytest.raises(EmbedxError, match="96 features where the model has 24"):
+    with pytest.raises(EmbedxError, match="96 features, but the model has 24"):
         classifier.evaluate(TOPICS[1])
 
 

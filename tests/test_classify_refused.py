@@ -20,9 +20,9 @@ STEP = of(lambda o: o.kind == "proximal")
 PATH, COLUMNS, DRAWN = (REPRESENTATIVES[way] for way in ("path", "columns", "drawn"))
 WRONG = {
     "sampler": (PATH, "sparse", {"sampler": "unigram"}, r"--sampler unigram does not apply to .*, which takes path"),
-    "step": (STEP, "sparse", {"batch_size": 10}, "takes a step of its own for each example: --optimizer sgd, --batch"),
-    "step's optimiser": (STEP, "sparse", {"optimizer": "adagrad"}, r"a step of its own .* --optimizer sgd"),
-    "step's scale": (STEP, "sparse", {"gradient_scale": "sum"}, r"a step of its own .* --set gradient-scale=mean"),
+    "step": (STEP, "sparse", {"batch_size": 10}, "updates after each example; use --optimizer sgd, --batch"),
+    "step's optimiser": (STEP, "sparse", {"optimizer": "adagrad"}, r"updates after each example; .* --optimizer sgd"),
+    "step's scale": (STEP, "sparse", {"gradient_scale": "sum"}, r"updates after each example; .* --set gradient-scale=mean"),
     "step's rows": (STEP, "sparse", {"sampler": "all"}, "--sampler all does not apply to --objective implicit"),
     "hidden": (COLUMNS, "dense", {"hidden": 5}, "--hidden applies to sparse features; these are dense"),
     "lbfgs hidden": (COLUMNS, "hidden", {"optimizer": "lbfgs"}, "--optimizer lbfgs needs --sampler all, no --hidden layer"),
@@ -46,11 +46,11 @@ def test_data_that_teach_nothing_are_refused(tmp_path):
     with pytest.raises(EmbedxError, match="no row of the training data has a label"):
         run(objective, data=dataclasses.replace(TINY, labels=none))
     (tmp_path / "rows.txt").write_text("1 8 6\n 0:1\n")
-    with pytest.raises(EmbedxError, match="--validation: no row has a label that the training data have"):
+    with pytest.raises(EmbedxError, match="--validation: no row has a label that occurs in training"):
         run(objective, data=TINY, validation=str(tmp_path / "rows.txt"))
-    with pytest.raises(EmbedxError, match="weights of rows apply with --optimizer lbfgs alone"):
+    with pytest.raises(EmbedxError, match="weights of rows apply only with --optimizer lbfgs"):
         run(objective, data=dataclasses.replace(TINY, weights=np.ones(40)))
-    with pytest.raises(EmbedxError, match="nothing was trained before the --time-budget was over; give more time"):
+    with pytest.raises(EmbedxError, match="the --time-budget was over before anything was trained; give more time"):
         Outcome(Tally(), seconds=0.01, epochs=0, final_loss=None).check_trained()
 
 
@@ -69,11 +69,11 @@ def test_what_does_not_fit_in_memory_is_refused_with_the_numbers_and_a_remedy(mo
     objective = REPRESENTATIVES["columns"]
     with pytest.raises(
         EmbedxError,
-        match=r"6 rows × 1,000,001 weights with --optimizer adagrad need \d.* MB, more than the 10.0 MB there are; "
+        match=r"6 rows × 1,000,001 weights with --optimizer adagrad need \d.* MB, more than the 10.0 MB available; "
         r"add --hidden 100; --optimizer sgd needs the least; or drop rare labels and features",
     ):
         run(objective, data=wide)
-    with pytest.raises(EmbedxError, match=r"with --optimizer sgd need .* there are; --optimizer sgd needs the least; or drop"):
+    with pytest.raises(EmbedxError, match=r"with --optimizer sgd need .* available; --optimizer sgd needs the least; or drop"):
         run(objective, data=wide, optimizer="sgd", hidden=3)
     with pytest.raises(EmbedxError, match=r"with --optimizer lbfgs need .*--optimizer sgd needs the least"):
         run(objective, data=wide, optimizer="lbfgs")
@@ -82,7 +82,7 @@ def test_what_does_not_fit_in_memory_is_refused_with_the_numbers_and_a_remedy(mo
 def test_an_id_that_is_no_label_is_refused_before_so_many_are_counted(monkeypatch):
     monkeypatch.setattr("embedx.classification.task.available_memory", lambda: 10_000_000)
     far = dataclasses.replace(TINY, n_labels=1_000_000)
-    message = r"^1,000,000 labels need 80\.0 MB to be counted, more than the 10\.0 MB there are; ids"
+    message = r"^1,000,000 labels need 80\.0 MB to be counted, more than the 10\.0 MB available; ids"
     with pytest.raises(EmbedxError, match=message):
         run(REPRESENTATIVES["drawn"], data=far)
 
@@ -108,7 +108,7 @@ GIVEN = {
     "patience": ({"patience": 2}, "--set patience applies only with --validation"),
     "decay_every": ({"decay_every": 5}, "--set decay-every applies only with --set decay"),
     "max_iterations": ({"max_iterations": 5}, "--set max-iterations applies only with --optimizer lbfgs"),
-    "epochs": ({"optimizer": "lbfgs", "epochs": 5}, "--epochs applies only with an --optimizer that goes by steps"),
+    "epochs": ({"optimizer": "lbfgs", "epochs": 5}, "--epochs applies only with a stochastic --optimizer"),
 }
 
 

@@ -68,11 +68,11 @@ def test_new_labels_are_learned_and_old_ones_kept(place, options):
 
 
 @pytest.mark.parametrize(("first", "then", "message"), [
-    ("--weights sparse --objective ova", "", "--start m: its weights are sparse, .*--weights dense"),
+    ("--weights sparse --objective ova", "", "--start m: its sparse weights have .*--weights dense"),
     ("", "--objective ova", "--start m: was trained with --objective softmax"),
     ("--hidden 4", "--hidden 5", "--start m: --hidden is 4 there"), ("", "--scaling l2", "--start m: --scaling is none there"),
     ("", "--bias none", "--start m: has biases"), ("", "--word-ngrams 2", "--word-ngrams applies only without --start"),
-    ("--objective hs", "", "1 labels that --start does not have, and a tree"),
+    ("--objective hs", "", "1 labels that --start does not have, but its tree"),
 ])  # fmt: skip
 def test_what_cannot_continue_is_said_in_a_line(place, first, then, message):
     trained("--scaling", "none", *first.split())
@@ -93,9 +93,9 @@ def test_a_hidden_layer_starts_from_word_vectors(place):
     (place / "none.vec").write_text("1 2\nelsewhere 1 2\n")
     (place / "rows.svm").write_text("a 1:1\nb 2:1\n" * 5)
     for line, message in (
-        ("train.txt --pretrained v.vec --hidden 5", "--pretrained v.vec: vectors of 4 numbers for --hidden 5"),
+        ("train.txt --pretrained v.vec --hidden 5", "--pretrained v.vec: vectors of 4 dimensions for --hidden 5"),
         ("train.txt --pretrained none.vec", "none.vec: has none of the 4 words"),
-        ("rows.svm --pretrained v.vec", "--pretrained v.vec: these features are no words"),
+        ("rows.svm --pretrained v.vec", "--pretrained v.vec: these features are not words"),
     ):
         with pytest.raises(EmbedxError, match=message):
             run("classify", *line.split(), "--output", "n")

@@ -77,7 +77,7 @@ def test_a_model_is_described_and_asked_by_standard_input(trained):
 
     model, lines = embedx.load(folder), "cat\n\ncat dog xyzzy\n"
     done = embedx_run(home, "vectors", folder, input=lines)
-    assert done.stderr == "warning: lines without a word of the model: 1\n"
+    assert done.stderr == "warning: lines without a known word: 1\n"
     names, rows = zip(*((row[0], np.array(row[1:], float)) for row in map(str.split, done.stdout.splitlines())), strict=True)
     assert names == ("cat", "cat_dog_xyzzy")
     np.testing.assert_allclose(rows, [model["cat"], model[["cat", "dog"]].mean(axis=0)], rtol=1e-4, atol=1e-6)
@@ -202,13 +202,13 @@ FILE_NAME = "the name of a file, but a model is a folder; train with --output mi
     ("train TEXT --time-budget 5m --epochs 3", "--epochs and --time-budget both say when to stop"),
     ("train TEXT --log-json no/such/folder/log", "--log-json no/such/folder/log: "),
     ("train TEXT --dim 2000000000", "numbers need"),
-    ("train TEXT --json-field text", "--json-field text: by its name no corpus is JSON Lines; rename it, or give it on"),
+    ("train TEXT --json-field text", "--json-field text: no corpus has the suffix of JSON Lines; rename it, or give it on"),
     ("train TEXT --output mistake.bin", f"--output mistake.bin: {FILE_NAME}export mistake.embedx mistake.bin"),
-    ("train mnist", "mnist: labelled data, no text; train a classifier on it with `embedx classify mnist`"),
+    ("train mnist", "mnist: labelled data, not text; train a classifier on it with `embedx classify mnist`"),
     ("classify digits --validation 1.5", "--validation 1.5: a fraction of the rows must be between 0 and 1"),
     ("classify bibtexx", "bibtexx: cannot be opened (No such file or directory); did you mean bibtex?"),
     ("classify text8", "text8: text without labels; train word vectors on it with `embedx train text8`"),
-    ("classify FEW --label-names two", 'two:3: the name "zero" stands in line 1 too; tell the two labels apart'),
+    ("classify FEW --label-names two", 'two:3: the name "zero" is also in line 1; use different names'),
 ])  # fmt: skip
 def test_a_mistake_gets_one_line_exit_code_2_and_leaves_nothing_behind(home, two_topics, arguments, message):
     (home / "few.txt").write_text("2 1:1\n0 2:1\n")
@@ -365,7 +365,7 @@ def test_rows_without_labels_are_reported_and_count_in_no_measure(home):
     options = ["--epochs", 3, "--test", "half.txt", "--output", "half", "--overwrite"]
     done = embedx_run(home, "classify", "half.txt", *options)
     assert "20 of 60 training rows have no label and are not trained on" in done.stderr
-    assert "20 of 60 test rows have no label and count in no measure" in done.stderr
+    assert "20 of 60 test rows have no label and are not scored" in done.stderr
     assert "accuracy 1.0000" in done.stdout
     assert "p@1 1.0000" in done.stdout
     assert done.stdout.endswith(", 40 labelled test rows\n")

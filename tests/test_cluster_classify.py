@@ -249,12 +249,12 @@ def test_what_workers_cannot_do_is_refused(message, cluster):
 
 
 def test_merge_every_has_no_effect_on_labels(cluster):
-    with pytest.raises(EmbedxError, match="--set merge-every has no effect where each label is trained by itself"):
+    with pytest.raises(EmbedxError, match="--set merge-every has no effect where each label is trained independently"):
         train(topics(), ova(), settings(weights="sparse"), cluster=cluster(merge_every=5))
 
 
 def test_a_sampler_with_an_index_is_refused(cluster):
-    message = r"--sampler search does not apply with --cluster: its index .*; take another sampler"
+    message = r"--sampler search does not apply with --cluster: its index .*; use another sampler"
     with pytest.raises(EmbedxError, match=message):
         quality("ldgs", *digits(200, 50), cluster(), sampler="search")
 

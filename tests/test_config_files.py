@@ -36,7 +36,7 @@ def test_options_are_those_of_the_file_and_typed_ones_come_first(asked, file):  
 
 @pytest.mark.parametrize(("text", "message"), [
     ("epohcs = 3", "No such option: --epohcs; did you mean --epochs? see --help"),
-    ("config = 'x'", "config: a file cannot name another; leave it out"),
+    ("config = 'x'", "config: a TOML file cannot include another; leave it out"),
     ("epochs = 2.5", "--epochs 2.5: must be a whole number"), ("epochs = true", "--epochs True: must be a whole number"),
     ("learning-rate = 'high'", "--learning-rate high: must be a number"),
     ("lowercase = 1", "Option '--lowercase' does not take a value; see --help"),

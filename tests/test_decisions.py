@@ -136,7 +136,7 @@ def test_what_a_model_cannot_decide_is_refused_in_a_line(tmp_path):
          "--coverage: the model was trained without at least 100 held-out rows; train with rows"),
         ([*predict, "--coverage", 0.9, "--threshold", 0.5],
          "--coverage does not apply with --threshold or --search; leave out"),
-        ([*test, "--per-label", "no/l.csv"], "--per-label no/l.csv: no such folder; make it, or name another file"),
+        ([*test, "--per-label", "no/l.csv"], "--per-label no/l.csv: no such folder; create it, or name another file"),
     ):  # fmt: skip
         done = embedx_run(tmp_path, *command, check=False)
         assert (done.returncode, done.stdout) == (2, "")

@@ -129,5 +129,5 @@ def test_a_killed_command_is_resumed_by_another_number_of_threads(tmp_path, two_
 
 
 def test_a_time_budget_is_refused():
-    with pytest.raises(EmbedxError, match="--deterministic: how far --time-budget comes"):
+    with pytest.raises(EmbedxError, match="--deterministic: --time-budget stops at a different step"):
         TrainingSettings(deterministic=True, time_budget=10.0)

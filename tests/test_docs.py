@@ -177,14 +177,14 @@ def test_numbers_stated_in_the_pages_are_those_of_the_package():
     def states(page, sentence):
         assert sentence in " ".join(PAGES[page].read_text("utf-8").split())
 
-    states("objectives", "where at most a twentieth of the features is not zero")
+    states("objectives", "only if at most a twentieth of the feature values are non-zero")
     assert (MAX_DENSE, MAX_DENSE_SAMPLED) == (10_000_000, 250_000_000)
     states("labels", "from ten million weights on (`ova`), or 250 million (others)")
     states("words", f"chunks of {CHUNK:,} tokens")
     states("evaluating", f"up to {BORDER * PIECE:,} words")
     states("evaluating", f"up to {PAIRS:,} pairs")
     assert (KEPT, CHECKS, DIVISORS[:2]) == (2, 20, (10, 100))
-    states("runs", "The last two states are kept")
+    states("runs", "The last two checkpoints are kept")
     states("runs", "After each twentieth of the run")
 
 

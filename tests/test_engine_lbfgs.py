@@ -186,6 +186,6 @@ def test_interrupted_it_keeps_the_last_iteration(monkeypatch):
 
 @pytest.mark.parametrize("objective", ["implicit", "ar-probit"])
 def test_steps_of_their_own_and_random_losses_have_no_optimum_to_search(objective):
-    reasons = rf"--optimizer lbfgs does not apply to --objective {objective}|{objective} takes a step of its own"
+    reasons = rf"--optimizer lbfgs does not apply to --objective {objective}|{objective} updates after each example"
     with pytest.raises(EmbedxError, match=reasons):
         fitted(*points(), objective)

@@ -59,7 +59,7 @@ def test_headings_quotation_marks_and_words_with_spaces(tmp_path):
     (word_sets.read_analogies, ": s\n", "set.txt: holds no questions"),
     (word_sets.read_analogies, ": s\na,b,c\n", "set.txt:2: 1 words; a question has four"),
     (word_sets.read_categories, "owl\tbird\ncat\t\n", "set.txt:2: not a word with its category"),
-    (word_sets.read_categories, "owl\tbird\nhen\tbird\n", "set.txt: 1 categories; there must be two at least"),
+    (word_sets.read_categories, "owl\tbird\nhen\tbird\n", "set.txt: 1 categories; at least two are needed"),
     (word_sets.read_outliers, "a\nb\n\nx\n\nc\nd\n", "set.txt: not groups of two words or more that belong together"),
     (word_sets.read_outliers, "a\n\nx\n", "set.txt: not groups of two words or more"),
 ])  # fmt: skip
@@ -165,7 +165,7 @@ def test_output_and_summed_vectors_are_scored(tmp_path):
 def test_rows_that_are_not_those_of_words_are_refused(tmp_path, which):
     vectors = some_vectors()
     tree = saved(tmp_path / "tree", vectors, np.ones((len(vectors) - 1, 6), np.float32))
-    with pytest.raises(EmbedxError, match=f"--vectors {which}: the 23 output rows of hs are not those of the words"):
+    with pytest.raises(EmbedxError, match=f"--vectors {which}: the 23 output rows of hs do not belong to words"):
         model.load(tree).of(which)
     with pytest.raises(EmbedxError, match=f"--vectors {which}: this model has no output vectors"):
         model.load(saved(tmp_path / "none", vectors)).of(which)
@@ -255,5 +255,5 @@ def test_the_command_line_takes_them_all(two_sides):
     )  # fmt: skip
     done = embedx_run(two_sides, "eval", "good.0", "--against", "bad.*", "--text", "pairs.tsv", check=False)
     assert (done.returncode, done.stderr.splitlines()) == (
-        2, ["embedx: --text takes no --against; name all models before it"],
+        2, ["embedx: --text does not apply with --against; give all models as arguments"],
     )  # fmt: skip

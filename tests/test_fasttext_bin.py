@@ -121,7 +121,7 @@ def test_what_is_written_is_read_back(tmp_path, outputs):
 
 def test_words_that_fasttext_cannot_have_are_refused(tmp_path):
     ours = toy()
-    for word, complaint in (("a\0b", "holds a zero character"), ("new york", "has white space, without which its n-grams")):
+    for word, complaint in (("a\0b", "holds a zero character"), ("new york", "has white space, and its n-grams")):
         ours.words[1] = word
         with pytest.raises(EmbedxError, match=complaint):
             export.export(ours, "fasttext", tmp_path / "out.bin")

@@ -195,7 +195,7 @@ def test_mirrors_are_tried_in_order_and_redirects_followed(site, recipe):
     notes = Notes()
     assert fetch(recipe("a/mine.txt", "b/mine.txt"), progress=notes).read_bytes() == TEXT
     assert [path for path, _ in site.asked] == ["/a/mine.txt", "/b/mine.txt", "/c/mine.txt"]
-    assert any("HTTP 404 Not Found; the next mirror is tried" in note for note in notes.notes)
+    assert any("HTTP 404 Not Found; trying the next mirror" in note for note in notes.notes)
 
 
 def test_a_server_that_is_busy_is_asked_again(site, recipe):
@@ -247,7 +247,7 @@ def test_what_cannot_be_fetched_says_why(site, tmp_path, recipe):
     with pytest.raises(EmbedxError, match="only http and https addresses are fetched"):
         fetch(Recipe("mine", tmp_path, files=["mine.txt"], urls=["file:///etc/passwd"]))
     (tmp_path / "blocked").write_text("a file")
-    with pytest.raises(EmbedxError, match=r"blocked.*; make room there or choose a folder by --to"):
+    with pytest.raises(EmbedxError, match=r"blocked.*; free some space or choose another folder with --to"):
         fetch(recipe(), tmp_path / "blocked")
 
 

@@ -111,7 +111,7 @@ def test_a_file_that_may_not_be_read_is_not_called_damaged(tmp_path, monkeypatch
     monkeypatch.setattr(Path, action, refused(getattr(Path, action)))
     if action == "open":
         monkeypatch.setattr("builtins.open", refused(open))  # by which numpy opens arrays
-    with pytest.raises(EmbedxError, match=rf"m/{name}: cannot be read \(Permission denied\); check your rights to it$"):
+    with pytest.raises(EmbedxError, match=rf"m/{name}: cannot be read \(Permission denied\); check its permissions$"):
         on_disk.read(path, CLASSIFIER)
 
 

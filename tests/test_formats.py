@@ -123,7 +123,7 @@ def test_the_first_of_two_equal_words_wins(tmp_path):
     (b"2 0\na\nb\n", ":1: the header says 0 dimensions"), (binary()[:-4], "ends within word 5 of 5; the file is cut short"),
     (binary() + b"more", "continues after the 5 words"),
     (b"1 2\na " + np.array([1, np.nan], np.float32).tobytes(), "the vector of 'a' is not finite"),
-    (b"999999999999 100000\na " + bytes(4), ":1: takes 400,000,000.0 GB, more memory than there is"),
+    (b"999999999999 100000\na " + bytes(4), ":1: takes 400,000,000.0 GB, more memory than is available"),
     (b"\x80\x05\x95", "gensim's own format; .*save_word2vec_format"),
     (b"\xba\x16\x4f\x2f\x0c", "ends within the head of a fastText model; write or fetch it again"),
     (damaged(lzma.compress(text())), r"vectors: cannot be read \(Corrupt input data\); fetch or copy it again"),
@@ -171,8 +171,8 @@ def test_a_pipe_is_read_once(tmp_path):
     (b"a 1\n" + b"b" * 2000 + b" 2\nc 3\n", ": a line of more than 1,000 bytes"),
     (b"a 1\n" + b"b" * 2000, ": a line of more than 1,000 bytes"),
     (b"2 1\na \0\0\xc0\x3f" + b"b" * 4000, ": word 2 of 2 has no end; is this really word2vec's binary format"),
-    (b"1 999999999\na \0", ": ends within word 1 of 1|more memory than there is"),
-    (b"100000000000 9\na \0", ":1: takes 3,600.0 GB, more memory than there is; is the first line right?"),
+    (b"1 999999999\na \0", ": ends within word 1 of 1|more memory than is available"),
+    (b"100000000000 9\na \0", ":1: takes 3,600.0 GB, more memory than is available; is the first line right?"),
 ])  # fmt: skip
 def test_what_has_no_end_or_claims_too_much_is_an_error(tmp_path, monkeypatch, content, complaint):
     monkeypatch.setattr(contract, "BLOCK_BYTES", 50)
@@ -184,10 +184,10 @@ def test_what_has_no_end_or_claims_too_much_is_an_error(tmp_path, monkeypatch, c
 def test_vectors_that_do_not_fit_into_memory_are_an_error(tmp_path, monkeypatch):
     monkeypatch.setattr("embedx.labeled.files.available_memory", lambda: 10_000)
     monkeypatch.setattr(contract, "BLOCK_BYTES", 1000)
-    with pytest.raises(EmbedxError, match=r"vectors.*: takes more than half of the memory there is"):
+    with pytest.raises(EmbedxError, match=r"vectors.*: takes more than half of the available memory"):
         formats.read(write(tmp_path, gzip.compress(b"a 1 2 3\n" * 9999)))
     monkeypatch.setattr(contract, "available_memory", lambda: 39)
-    with pytest.raises(EmbedxError, match=r":1: takes 0\.0 kB, more memory than there is; is the first line right"):
+    with pytest.raises(EmbedxError, match=r":1: takes 0\.0 kB, more memory than is available; is the first line right"):
         formats.read(write(tmp_path, binary()))
     monkeypatch.setattr(contract, "available_memory", lambda: 40)
     assert formats.read(write(tmp_path, binary()))[0] == WORDS

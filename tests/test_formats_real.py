@@ -76,7 +76,7 @@ def test_the_name_reports_the_format(tmp_path):
 def test_a_format_or_a_model_that_has_it_not_is_reported(tmp_path):
     for options, complaint in (
         ({"format": "word2vec-binary", "dtype": "float16"},
-         "--dtype float16: not with --format word2vec-binary; taken by word2vec,"),
+         "--dtype float16: not available with --format word2vec-binary; taken by word2vec,"),
         ({"format": "static-embedding", "dtype": "int8"}, "--dtype int8: not with .* taken by npz, safetensors, parquet"),
         ({"format": "npz", "vectors": "sum"},
          "--vectors sum: this model has no output vectors, which only a model folder keeps"),
@@ -87,7 +87,7 @@ def test_a_format_or_a_model_that_has_it_not_is_reported(tmp_path):
             export.export(toy(output=False), options.pop("format"), tmp_path / "out", **options)
     tree = toy()
     tree.arrays["output"] = tree.arrays["output"][1:]
-    with pytest.raises(EmbedxError, match=r"--vectors output: the 8 output rows of .* are not those of the words"):
+    with pytest.raises(EmbedxError, match=r"--vectors output: the 8 output rows of .* do not belong to words"):
         export.export(tree, "npz", tmp_path / "out", vectors="output")
     with pytest.raises(EmbedxError, match=r"out.npz.gz: --format npz is not compressed as .gz; choose another suffix"):
         export.export(tree, None, tmp_path / "out.npz.gz")
@@ -198,10 +198,10 @@ def test_parquet_of_other_programs_has_lists_of_any_kind(tmp_path):
     np.testing.assert_array_equal(found.vectors, [[1, 2], [3, 4]])
     for columns, complaint in (
         ({"word": ["a", "b"], "vector": [[1.0], [1.0, 2.0]]}, "vectors of different lengths"),
-        ({"word": ["a", None], "vector": [[1.0], [2.0]]}, "words that are no text"),
+        ({"word": ["a", None], "vector": [[1.0], [2.0]]}, "words that are not text"),
         ({"word": ["a", "b"], "vector": [[1.0], [None]]}, "the vector of 'b' is not finite"),
         ({"word": ["a"], "vector": [["x"]]}, "`vectors` is object"),
-        ({"word": [1], "vector": [[1.0]]}, "words that are no text"),
+        ({"word": [1], "vector": [[1.0]]}, "words that are not text"),
         ({"word": ["a"], "v": [[1.0]]}, "no readable Parquet file with columns `word` and `vector`"),
         ({"word": ["a"], "vector": [[float("nan")]]}, "the vector of 'a' is not finite"),
     ):
@@ -213,7 +213,7 @@ def test_parquet_of_other_programs_has_lists_of_any_kind(tmp_path):
 def test_parquet_that_claims_too_much_takes_no_memory(tmp_path, monkeypatch):
     out = export.export(toy(), None, tmp_path / "a.parquet")
     monkeypatch.setattr("embedx.vectors.formats.contract.available_memory", lambda: 4 * 9 * 12 - 1)
-    with pytest.raises(EmbedxError, match=r"a.parquet: takes 0.4 kB, more memory than there is; write fewer words"):
+    with pytest.raises(EmbedxError, match=r"a.parquet: takes 0.4 kB, more memory than is available; write fewer words"):
         model.load(out)
 
 
@@ -376,7 +376,7 @@ def test_an_npz_that_cannot_be_is_reported(tmp_path, arrays, complaint):
 def test_an_npz_that_claims_too_much_takes_no_memory(tmp_path, monkeypatch):
     path = npz(tmp_path, words=TWO, vectors=ONES)
     monkeypatch.setattr("embedx.vectors.formats.contract.available_memory", lambda: 20)
-    with pytest.raises(EmbedxError, match=r"a.npz: takes .*, more memory than there is"):
+    with pytest.raises(EmbedxError, match=r"a.npz: takes .*, more memory than is available"):
         model.load(path)
 
 

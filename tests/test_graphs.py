@@ -141,7 +141,7 @@ def test_matrices_and_networkx_are_graphs(tmp_path):
     graph = Graph.from_networkx(ties, "strength")
     assert (list(graph.names), graph.offsets.tolist(), graph.cumulative.tolist()) == (["a", "b", "c"], [0, 2, 2, 2], [0.75, 1])
     (tmp_path / "bad.npz").write_bytes(b"PK")
-    with pytest.raises(EmbedxError, match=r"bad\.npz: no sparse matrix"):
+    with pytest.raises(EmbedxError, match=r"bad\.npz: not a sparse matrix"):
         read_graph([str(tmp_path / "bad.npz")], GraphSettings(walks=1), Silent(), tmp_path, 1)
 
 

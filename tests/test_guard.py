@@ -160,7 +160,7 @@ def test_a_run_goes_back_to_where_it_was_good():
     assert (strategy.done[:40] == 1).all()
     assert outcome.tally == Tally(pytest.approx(outcome.tally.loss), 400, 4000)
     assert printed.warnings == [
-        "warning: the loss is not finite after 1,000 words at learning rate 0.1: back to 800 words, learning rate 0.01"
+        "warning: the loss is not finite after 1,000 words at learning rate 0.1: rolled back to 800 words, learning rate 0.01"
     ]
 
 
@@ -194,7 +194,7 @@ def test_a_run_that_went_back_has_to_beat_the_baseline():
     strategy = Bowl(spoiled=2, spoil=lambda loss: math.nan if strategy.rates[-1][1] > 0.09 else 30.0)
     outcome = walk(strategy, 0.1)
     assert len(outcome.lowered_rates) == 3
-    assert "while that of a model without inputs is 24" in str(outcome.diverged)
+    assert "while that of a model that ignores its inputs is 24" in str(outcome.diverged)
     advice = "none of the learning rates 0.1, 0.01, 0.0001, 1e-06 works: leave --learning-rate out, or try a smaller one"
     assert str(outcome.diverged).endswith(advice)
     assert 0.9 <= outcome.epochs < 1  # where it was good

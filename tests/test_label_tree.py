@@ -226,7 +226,7 @@ def test_a_search_by_an_index_is_refused():
     found = trained(topics(), weights="tree", leaf_size=8, epochs=1)
     with pytest.raises(EmbedxError, match="its own tree"):
         found.searched_top_k(topics().features)
-    with pytest.raises(EmbedxError, match="through a tree"):
+    with pytest.raises(EmbedxError, match="a tree finds the best"):
         found.scores(topics().features)
 
 

@@ -85,7 +85,7 @@ def test_the_line_is_right_far_into_a_file(write):
 
 def test_files_that_cannot_be_opened_are_named(tmp_path, write):
     assert re.search(
-        "missing.txt: cannot be opened .*; check the name and your rights", message_of(str(tmp_path / "missing.txt"))
+        "missing.txt: cannot be opened .*; check the name and your permissions", message_of(str(tmp_path / "missing.txt"))
     )
     assert re.search("a directory; name the one file that holds the rows", message_of(str(tmp_path)))
     train = write("1 3 2\n 0:1\n")
@@ -114,7 +114,7 @@ def test_arrays_that_are_no_features_say_so(write, tmp_path):
     assert "x.npy: no readable array of numpy.save" in message_of(write(npy(np.array([[None]])), "x.npy"))
     bad = np.zeros((5000, 1000), np.float32)
     bad[4999, 7] = np.nan
-    assert "x.npy: row 5000, feature 7 is not a finite float32; mend or scale it" in message_of(write(npy(bad), "x.npy"))
+    assert "x.npy: row 5000, feature 7 is not a finite float32; correct or rescale it" in message_of(write(npy(bad), "x.npy"))
     assert "row 2, feature 0 is not a finite float32" in message_of(write(npy(np.array([[0, 1], [1e39, 0]])), "x.npy"))
     np.savez(tmp_path / "x.npz", x=np.eye(2))
     assert "x.npz: no readable sparse matrix of scipy.sparse.save_npz" in message_of(str(tmp_path / "x.npz"))
@@ -139,7 +139,7 @@ def compressed(indptr, indices, shape=(3, 5), format="csr", **others):
 INDICES = {  # of (3, 5)
     "too large": (compressed([0, 1, 2, 3], [0, 10**9, 1]), "indices must be < 5"),
     "negative": (compressed([0, 1, 2, 3], [0, -1, 1]), "indices must be >= 0"),
-    "falling": (compressed([0, 2, 1, 3], [0, 1, 2]), "indptr falls, where it may only rise"),
+    "falling": (compressed([0, 2, 1, 3], [0, 1, 2]), "indptr must not decrease"),
     "falling until differences overflow": (compressed(np.array([0, 2**31 - 1, -(2**31), 2], np.int32), [0, 1]), "indptr falls"),
     "too few pointers": (compressed([0, 3], [0, 1, 2]), "index pointer"),
     "too many pointers": (compressed([0, 1, 2, 9], [0, 1, 2]), "Last value"),
@@ -192,7 +192,7 @@ def test_sparse_files_of_any_numbers_are_read_as_they_say_or_refused(write, form
 def test_marks_of_labels_are_finite_numbers(write, tmp_path):
     x = write(npy(np.eye(1)), "x.npy")
     save_npz(tmp_path / "y.npz", csr_matrix(np.array([[np.nan, 1]])))
-    assert "y.npz: value 1 is not a finite float32; mend or scale it" in message_of(x, str(tmp_path / "y.npz"))
+    assert "y.npz: value 1 is not a finite float32; correct or rescale it" in message_of(x, str(tmp_path / "y.npz"))
     save_npz(tmp_path / "y.npz", csr_matrix(np.array([[1j, 1]])))
     message = message_of(x, str(tmp_path / "y.npz"))
     assert "y.npz: 2 dimensions of complex128; labels are integers (ROWS,), or a sparse matrix" in message
@@ -222,7 +222,7 @@ def test_numbers_that_python_does_not_read_say_so(write, digits):
 
 
 @pytest.mark.parametrize(("name", "labels", "message"), [
-    ("y.npy", npy(np.array([0, 1])), r"y.npy: labels of 2 rows, but the features have 3; are they of one set\?"),
+    ("y.npy", npy(np.array([0, 1])), r"y.npy: labels of 2 rows, but the features have 3; do they belong together\?"),
     ("y.txt", b"1\n2\n", r"y.txt: labels of 2 rows, but the features have 3"),
     ("y.txt", b"1\n2\n3\n4\n", r"y.txt: labels of 4 rows, but the features have 3"),
     ("y.npy", npy(np.array([0, -1, 1])), r"y.npy: label -1 of row 2; number the labels from 0"),
@@ -268,4 +268,4 @@ def test_arrays_of_another_width_say_so(write):
     printed = message_of(write(npy(np.eye(4)), "x.npy"), like=SPARSE_LIKE)
     assert "x.npy: 4 features, but the training data have 3; give the same" in printed
     message = message_of(write(npy(np.eye(3)), "x.npy"), write("0\ncat\n1\n", "y.txt"), like=SPARSE_LIKE)
-    assert 'y.txt: label "cat" is no id; the labels of the training data are whole numbers from 0' in message
+    assert 'y.txt: label "cat" is not an id; the labels of the training data are whole numbers from 0' in message

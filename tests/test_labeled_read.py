@@ -182,7 +182,7 @@ def test_remote_files_are_read(write, tmp_path):
         assert read(f"{site}/train.txt.gz").features.toarray().tolist() == [[0, 1], [3, 0]]
         assert label_rows(read(f"{site}/train.txt.gz@{write('2', 'split.txt')}")) == [[0]]
         assert read(f"{site}/x.npy").features.tolist() == [[1, 0], [0, 1]]
-        with pytest.raises(EmbedxError, match=r"nothing.txt: cannot be opened \(.*\); check the name and your rights"):
+        with pytest.raises(EmbedxError, match=r"nothing.txt: cannot be opened \(.*\); check the name and your permissions"):
             read(f"{site}/nothing.txt")
         server.shutdown()
 
@@ -290,7 +290,7 @@ def test_float32_arrays_that_take_most_of_the_memory_are_mapped_not_copied(tmp_p
     notes = Notes()
     data = read(str(tmp_path / "x.npy"), str(tmp_path / "y.npy"), progress=notes)
     assert [note.partition(": ")[2] for note in notes.notes] == [
-        "0.0 GB stay on disk, for they are more than half of the memory there is; leave the file as it is until the end"
+        "0.0 GB are memory-mapped, being more than half of the available memory; do not change the file during the run"
     ]
     assert isinstance(data.features, np.memmap) or isinstance(data.features.base, np.memmap)
     assert data.features.tolist() == [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
@@ -359,7 +359,7 @@ def test_names_are_lines_or_the_last_column(write):
 
 def test_each_label_name_stands_once(write):
     assert read_label_names(write("cat\nbig dog\n")) == ["cat", "big dog"]
-    with pytest.raises(EmbedxError, match=r'train.txt:3: the name "cat" stands in line 1 too; tell the two labels apart'):
+    with pytest.raises(EmbedxError, match=r'train.txt:3: the name "cat" is also in line 1; use different names'):
         read_label_names(write("cat\ndog\n cat\n"))
     with pytest.raises(EmbedxError, match=r"train.txt:2: no name; write the name of label 1 there"):
         read_label_names(write("cat\n\ndog\n"))

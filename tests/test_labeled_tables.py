@@ -180,7 +180,7 @@ def test_text_stays_beside_numbers_that_are_named_and_unknown_labels_are_told(wr
     assert (known.columns.text, known.columns.numbers) == (["text"], ["price"])
     notes = Notes()
     read(write("label,text,price\n0.0,a,1\n", "t.csv"), like=known, progress=notes)
-    assert notes.notes[-1].endswith('no label is known, such as "0.0"; the training data have "x"')
+    assert notes.notes[-1].endswith('all labels are unknown, such as "0.0"; the training data have "x"')
 
 
 def test_wide_tables_are_read_in_fewer_rows_at_a_time(write, monkeypatch):

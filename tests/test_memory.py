@@ -65,12 +65,12 @@ def test_what_is_needed_is_printed_or_refused(monkeypatch):
     plan.report(notes)
     assert notes.notes == ["memory: 2.5 MB of 3.0 MB free: vectors 2.5 MB, optimizer 40.0 kB"]
     plan = planned(monkeypatch, vectors=3001)
-    with pytest.raises(EmbedxError, match=r"^5 words need 3\.0 kB, more than the 3\.0 kB there are; lower --dim$"):
+    with pytest.raises(EmbedxError, match=r"^5 words need 3\.0 kB, more than the 3\.0 kB available; lower --dim$"):
         plan.check("5 words", "lower --dim")
 
 
 def test_arrays_larger_than_all_memory_are_refused():
-    message = r"^5 words need more memory than there is \(.*B\); lower --dim$"
+    message = r"^5 words need more memory than is available \(.*B\); lower --dim$"
     with pytest.raises(EmbedxError, match=message), memory.allocating("5 words", "lower --dim"):
         np.zeros((2**40, 2**20), np.uint8)
 
@@ -152,7 +152,7 @@ def test_tables_optimizer_state_and_threads_are_counted(two_topics, monkeypatch)
 def test_what_does_not_fit_is_refused_before_training(two_topics, monkeypatch):
     needs, _ = needed(two_topics, monkeypatch)
     monkeypatch.setattr(memory, "available_memory", lambda: sum(needs.values()) - 1)
-    with pytest.raises(EmbedxError, match=r"^16 words × 64 numbers need \d.*B, more than the \d.*B there are; lower "):
+    with pytest.raises(EmbedxError, match=r"^16 words × 64 numbers need \d.*B, more than the \d.*B available; lower "):
         embedx.SkipGram(dim=64, threads=1).fit(two_topics)
     monkeypatch.setattr(memory, "available_memory", lambda: sum(needs.values()))
     embedx.SkipGram(dim=64, threads=1, epochs=1).fit(two_topics)
@@ -199,7 +199,7 @@ def train(corpus, folder, progress=SILENT, every=float("inf"), **options):
 def test_a_run_without_room_is_refused_before_it_trains(two_topics, tmp_path, monkeypatch):
     monkeypatch.setattr(skipgram.Task, "run", None)
     monkeypatch.setattr(disk, "free_disk", lambda folder: 1_000)
-    line = r"^.*: the disk has 1\.0 kB free, and .*kB are to be written \(model .*\); choose another --output$"
+    line = r"^.*: the disk has 1\.0 kB free, but .*kB are to be written \(model .*\); choose another --output$"
     with pytest.raises(EmbedxError, match=line):
         train(two_topics, tmp_path)
 

@@ -248,7 +248,7 @@ def test_the_default_of_implicit_is_named_as_ours_and_at_large_rates_is_a_comple
     end = z - rate * step
     _, gradient, _ = run(make("sampled-softmax", complementary=True), end, y, weights)
     np.testing.assert_allclose(step, gradient, atol=1e-5)
-    assert implicit.paper == "ours; that of Fagan & Iyengar 2018 is `--set double-sum=proposed`"
+    assert implicit.paper == "a variant of Fagan & Iyengar 2018, whose own method is `--set double-sum=proposed`"
     assert implicit.settings.double_sum != "proposed"
 
 

@@ -115,7 +115,7 @@ def test_sparse_features_by_themselves_cannot_be_searched_by():
         classify.train(sparse, Ldgs(Ldgs.Settings()), ClassifySettings(epochs=1, sampler="search"))
     printed = io.StringIO()
     trained = classify.train(sparse, Ldgs(Ldgs.Settings()), ClassifySettings(epochs=1), progress=Reporter(printed))
-    assert "every label competes; --hidden 100 makes them dense" in printed.getvalue()
+    assert "every label is scored; --hidden 100 makes them dense" in printed.getvalue()
     exact = classify.train(sparse, Margin(Margin.Settings()), ClassifySettings(epochs=1))
     np.testing.assert_array_equal(trained.classifier.arrays["output"], exact.classifier.arrays["output"])
 
@@ -163,7 +163,7 @@ def test_the_memory_of_what_words_keep_is_reported(two_topics, tmp_path):
         two_topics, configure("ldgs", {"epochs": 1, "threads": 1}), progress=Reporter(printed, is_verbose=True),
         cache_dir=tmp_path,
     )  # fmt: skip
-    assert "each word keeps the 4 rows" in printed.getvalue()
+    assert "each word keeps its 4 highest-scoring rows" in printed.getvalue()
 
 
 # ---- prediction

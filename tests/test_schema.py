@@ -155,7 +155,7 @@ def header(folder, text):
 
 OF_BOTH = [
     (lambda m: (m / "model.json").write_text("[" * 100_000), "model.json: damaged ("),
-    (lambda m: (m / "model.json").write_text("null"), "model.json: damaged (it is no object)"),
+    (lambda m: (m / "model.json").write_text("null"), "model.json: damaged (it is not a JSON object)"),
     (lambda m: (m / "model.json").write_text('{"format": ' + "1" * 5000 + "}"), "model.json: damaged (Exceeds the limit"),
     (lambda m: change(m, "settings", to=...), "model.json: damaged (no 'settings')"),
     (lambda m: change(m, "facts", to=[]), "model.json: damaged (it does not describe files"),

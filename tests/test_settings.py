@@ -61,7 +61,7 @@ def test_numbers_of_numpy_are_numbers():
     ({"heldout_points": 2}, "heldout_points applies only with heldout"),
     ({"sampler": "adversarial"}, "sampler='adversarial' does not apply to objective='ns', which takes unigram, uniform, all"),
     ({"objective": "ldgs", "block_size": 0},
-     "block_size=0 draws candidates for each pair, which sampler='search' cannot do; take 1 or more"),
+     "block_size=0 draws candidates for each pair, which sampler='search' cannot do; use 1 or more"),
     ({"score_l2": float("inf")}, "score_l2=inf: must be a finite number"),
     ({"learning_rate": float("inf")}, "learning_rate=inf: must be at most 1e+38"),
 ])  # fmt: skip
@@ -120,5 +120,5 @@ def test_less_memory_than_is_free_is_an_error_too(tmp_path, monkeypatch):
 
     (tmp_path / "train.txt").write_text("1 1 1\n0 0:1\n")
     monkeypatch.setattr("embedx.labeled.read.read_xc", fail)
-    with pytest.raises(EmbedxError, match=r"train.txt: takes more memory than may be had; give fewer rows, or more memory"):
+    with pytest.raises(EmbedxError, match=r"train.txt: takes more memory than is available; use fewer rows or more memory"):
         read(str(tmp_path / "train.txt"))

@@ -130,7 +130,7 @@ def test_the_optimizer_of_a_large_text_is_another_unless_one_is_given(two_topics
     ("options", "warning"),
     [
         ({"learning_rate": 0.025}, "warning: --learning-rate 0.025 is far from 2, the default of bounded-adagrad here; "
-         "leave it out, or add --optimizer sgd for a rate of word2vec"),
+         "leave it out, or add --optimizer sgd to use word2vec's rates"),
         ({"learning_rate": 2.0, "optimizer": "sgd"}, "warning: --learning-rate 2 is far from 0.06, the default of sgd here; "
          "leave it out"),
         ({"learning_rate": 0.07}, None),

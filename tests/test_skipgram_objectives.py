@@ -63,7 +63,7 @@ NO_PAIR_KEPT = (
     "^nothing was trained: subsampling kept no two words of a sentence; raise "
     "(--sample, or turn it off by --sample 0|sample, or turn it off by sample=0)$"
 )
-NO_TIME = "^nothing was trained before the (--time-budget|time_budget) was over; give more time$"
+NO_TIME = "^the (--time-budget|time_budget) was over before anything was trained; give more time$"
 COLLAPSED = ["softmax", *(name for name, each in OBJECTIVES.items() if "search" in each.samplers())]
 
 
@@ -130,7 +130,7 @@ def test_an_optimizer_for_full_gradients_is_refused(two_topics, optimizer, optio
 
 @pytest.mark.parametrize("optimizer", ["adagrad", "mixture"])
 def test_an_implicit_step_is_at_one_rate_for_each_row(optimizer):
-    message = f"--optimizer {optimizer} gives each number of a row a rate .* take rowwise-adagrad, bounded-adagrad or sgd"
+    message = f"--optimizer {optimizer} has a learning rate for each .* use rowwise-adagrad, bounded-adagrad or sgd"
     with pytest.raises(EmbedxError, match=message):
         configure("implicit", {"optimizer": optimizer})
     configure("implicit", {"optimizer": "bounded-adagrad"})

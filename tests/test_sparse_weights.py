@@ -233,13 +233,13 @@ def test_data_at_the_edge_end_well(weights, lists, kind):
 @pytest.mark.parametrize(("options", "message"), [
     ({"hidden": 5}, "no --hidden"), ({"labels": "one"}, "--labels other than one"), ({"max_norm": 1.0}, "no --set max-norm"),
     ({"time_budget": 3.0}, "--epochs"), ({"schedule": "inverse"}, "--schedule linear"),
-    ({"sampler": "uniform"}, "--sampler all"), ({"optimizer": "lbfgs"}, "goes by steps"),
-    ({"propensity": 0.5, "weights": "dense"}, "--propensity takes sparse features"),
+    ({"sampler": "uniform"}, "--sampler all"), ({"optimizer": "lbfgs"}, "a stochastic --optimizer"),
+    ({"propensity": 0.5, "weights": "dense"}, "--propensity needs sparse features"),
 ])  # fmt: skip
 @pytest.mark.parametrize("weights", ["sparse", "tree"])
 def test_what_sparse_weights_do_not_go_with_is_refused(weights, options, message):
     if weights == "sparse" and "sampler" in options:
-        options, message = options | {"optimizer": "dcd"}, "dcd takes --objective ova"  # others do: see test_sparse_rows
+        options, message = options | {"optimizer": "dcd"}, "dcd needs --objective ova"  # others do: see test_sparse_rows
     given = ClassifySettings(**{"weights": weights, **options})
     with pytest.raises(EmbedxError, match=message):
         resolved(given, ova(), topics())

@@ -29,7 +29,7 @@ def test_results_that_cannot_be_written_are_an_error_of_one_line(vectors, tmp_pa
     done = embedx_run('"$@" >/dev/full', *(each.format(vectors, tmp_path / "out.vec") for each in options))
     assert done.returncode == 2
     assert done.stderr == (
-        b"embedx: standard output: No space left on device, so not all results are there; write them elsewhere\n"
+        b"embedx: standard output: No space left on device, so results are incomplete; write them elsewhere\n"
     )
     assert (tmp_path / "out.vec").exists() == (options[0] == "export")
 
@@ -51,7 +51,7 @@ def test_without_standard_error_results_and_codes_are_the_same(vectors, stderr, 
 
 def test_no_file_takes_the_place_of_a_stream_that_is_closed(vectors, tmp_path):
     out = tmp_path / "out.vec"
-    closed = b"embedx: standard output: it is closed, so not all results are there; write them elsewhere\n"
+    closed = b"embedx: standard output: it is closed, so results are incomplete; write them elsewhere\n"
     for streams, printed in (">&-", closed), ("<&- >&- 2>&-", b""):
         done = embedx_run(f'"$@" {streams}', "export", vectors, out, "--overwrite")
         assert (done.returncode, done.stdout, done.stderr) == (2, b"", printed)

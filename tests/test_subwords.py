@@ -187,7 +187,7 @@ def test_memory_is_that_of_the_buckets_that_words_meet(two_topics):
 
 def test_ngrams_that_memory_has_no_room_for_are_refused(two_topics, monkeypatch):
     monkeypatch.setattr(skipgram, "available_memory", lambda: 1000)
-    complaint = r"^the n-grams of 16 words need \d+\.\d MB, more than the 1\.0 kB there are; lower max_vocab or buckets"
+    complaint = r"^the n-grams of 16 words need \d+\.\d MB, more than the 1\.0 kB available; lower max_vocab or buckets"
     with pytest.raises(EmbedxError, match=complaint):
         fit(two_topics, "ns", subwords="3-6")
     spec, words = NGrams(1, 9, 100), [encoded(word) for word in WORDS]

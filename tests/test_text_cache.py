@@ -209,7 +209,7 @@ def flip(file):
     file.write_bytes(data)
 
 
-CHANGED, NOT_OURS = "about.json: the checksum of the other files is another one", "about.json: not what was written there"
+CHANGED, NOT_OURS = "about.json: the checksum of the other files differs", "about.json: not what was written there"
 DAMAGE = [  # with whether `list_caches`, which reads about.json alone, sees it
     *((lambda f, name=name: flip(f / name), CHANGED, False) for name in encoded_corpus.DATA),
     (lambda f: (f / "tokens.bin").write_bytes(bytes(48)), CHANGED, False),

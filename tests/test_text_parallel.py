@@ -34,7 +34,7 @@ def encode(folder, names, threads, on_bad="replace"):
 def test_the_first_mistake_is_the_error_on_any_number_of_threads(tmp_path, small_chunks):
     (tmp_path / "0.txt").write_bytes(b"word " * 200 + b"\xff" + b"word " * 900)
     (tmp_path / "1.gz").write_bytes(gzip.compress(os.urandom(999))[:-9])
-    mistakes = {"error": r"0\.txt: not UTF-8 at byte 1000 .*; convert it with iconv", "replace": r"1\.gz: ends too early"}
+    mistakes = {"error": r"0\.txt: not UTF-8 at byte 1000 .*; convert it with iconv", "replace": r"1\.gz: .*data are truncated"}
     for threads, on_bad in itertools.product((1, 3), mistakes):
         with pytest.raises(EmbedxError, match=mistakes[on_bad]):
             encode(tmp_path, "*.*", threads, on_bad)
@@ -92,7 +92,7 @@ def test_damage_of_bzip2_is_the_same_error_on_any_number_of_threads(tmp_path, pl
     packed[place] ^= 0x55
     (tmp_path / "corpus.bz2").write_bytes(packed)
     for threads in (1, 2):
-        with pytest.raises(EmbedxError, match=r"corpus\.bz2: (cannot be read|ends too early|not UTF-8 text)"):
+        with pytest.raises(EmbedxError, match=r"corpus\.bz2: (cannot be read|.*data are truncated|not UTF-8 text)"):
             encode(tmp_path, "corpus.bz2", threads)
 
 

@@ -37,7 +37,7 @@ def test_wikipedia_sample_comes_with_gensim():
 
 def test_a_recipe_whose_files_are_not_here_says_where_to_fetch_them():
     message = (
-        "text8: not on this machine; embedx corpus fetch text8 gets it, or put text8.zip of "
+        "text8: not on this machine; get it with `embedx corpus fetch text8`, or put text8.zip of "
         f"http://mattmahoney.net/dc/text8.zip into the working directory or {data_folder()}"
     )
     with pytest.raises(EmbedxError, match=re.escape(message)):

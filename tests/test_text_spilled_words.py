@@ -108,7 +108,7 @@ def test_more_words_than_numbers_is_an_error(tmp_path, small_pieces, monkeypatch
     for n in (99, 100):
         (tmp_path / f"{n}.txt").write_text(" ".join(f"w{k % n}" for k in range(300)))
     assert files(tmp_path / "cache", resolve([str(tmp_path / "99.txt")]), 1, vocab_memory=TINY)
-    with pytest.raises(EmbedxError, match="more than 99 different words: clean the text"):
+    with pytest.raises(EmbedxError, match="more than 99 distinct words: clean the text"):
         files(tmp_path / "cache", resolve([str(tmp_path / "100.txt")]), 1, vocab_memory=TINY)
 
 
@@ -144,7 +144,7 @@ def test_it_is_reported_once_and_found_again_whatever_the_memory(tmp_path, small
     progress = Notes()
     first = files(tmp_path / "cache", corpus, 1, progress, vocab_memory=TINY)
     assert len(progress.notes) == 2
-    assert progress.notes[0].startswith("the different words outgrow 1.0 kB after ")
+    assert progress.notes[0].startswith("the distinct words exceed 1.0 kB after ")
     assert progress.notes[0].endswith("they go to disk, and are merged at the end; --set vocab-memory=N gives them more")
     progress = Notes()
     assert files(tmp_path / "cache", corpus, 1, progress, vocab_memory=2) == files(tmp_path / "cache", corpus, 1) == first

@@ -47,7 +47,7 @@ def test_compressed_text_is_unpacked_whatever_its_name_and_its_pieces(tmp_path, 
     for name in (f"corpus.{suffix}", "corpus.txt", f"corpus.p10p20.{suffix}"):
         assert read(write(tmp_path / name, packed)) == TEXT
     assert read(write(tmp_path / "corpus", packed + PACKERS[suffix](b"") + packed)) == TEXT * 2
-    with pytest.raises(EmbedxError, match=r"/corpus: ends too early, the compressed data are cut off; fetch or copy it again"):
+    with pytest.raises(EmbedxError, match=r"/corpus: the compressed data are truncated; fetch or copy it again"):
         read(write(tmp_path / "corpus", packed[:-100]))
 
 
@@ -156,7 +156,7 @@ LONG = [data * 500 for data in (XC[6:], LIBSVM, FASTTEXT)] + [b"1 1000 1\n0" + b
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
 def test_labelled_data_are_no_text(tmp_path, data, pack):
     for file in (write(tmp_path / "a b.txt", pack(data)), write(tmp_path / "a b", b"\xef\xbb\xbf" + data)):
-        message = f"a b.*: labelled data, no text; train a classifier on it with `embedx classify '{file}'`$"
+        message = f"a b.*: labelled data, not text; train a classifier on it with `embedx classify '{file}'`$"
         with pytest.raises(EmbedxError, match=message):
             read(file)
     assert list(Lines(source_of(str(file)), Silent()))  # for whom they are
@@ -197,5 +197,5 @@ def test_what_is_no_text_in_a_folder_is_skipped_and_counted(tmp_path, monkeypatc
         cache.encode(resolve(["texts/g.pdf", "texts"]), TextSettings(), cache_dir=tmp_path / "cache")
     for name in ("a.txt", "b", "h.txt.gz", "sub/j.md"):
         (tmp_path / "texts" / name).unlink()
-    with pytest.raises(EmbedxError, match=r"and 5 more: no words in it; skipped are 2 JSON .*, 1 CSV/TSV/Parquet .*, 2 binary"):
+    with pytest.raises(EmbedxError, match=r"and 5 more: no words in it; skipped: 2 JSON .*, 1 CSV/TSV/Parquet .*, 2 binary"):
         cache.encode(resolve(["texts"]), TextSettings(), cache_dir=tmp_path / "cache")

@@ -174,7 +174,7 @@ SKIPPED = {
 @pytest.mark.parametrize("name", SKIPPED)
 def test_bad_records_are_an_error_or_skipped_and_counted(sentences, tmp_path, name):
     data, settings, line, n_bad, why = SKIPPED[name]
-    with pytest.raises(EmbedxError, match=rf"/{name}:{line}: {why}.*; .*, or leave out such records by --on-bad-record skip"):
+    with pytest.raises(EmbedxError, match=rf"/{name}:{line}: {why}.*; .*, or skip such records with --on-bad-record skip"):
         sentences(name, data, **settings)
     assert sentences(name, data, on_bad_record="skip", **settings) == [["x", "y"], ["z"]]
     for _ in ("read", "from the cache"):
@@ -201,7 +201,7 @@ def test_bad_records_are_counted_for_each_file_and_within_archives(tmp_path):
 
 
 def test_where_all_records_are_bad_the_error_says_why(sentences):
-    message = r"a\.jsonl: no words in it; 2 records are skipped \(.*:1: no field u\); check --json-field"
+    message = r"a\.jsonl: no words in it; 2 records were skipped \(.*:1: no field u\); check --json-field"
     with pytest.raises(EmbedxError, match=message):
         sentences("a.jsonl", lines({"t": "a"}, {"t": "b"}), json_field="u", on_bad_record="skip")
     with pytest.raises(EmbedxError, match="--on-bad-record applies only with --json-field or --column"):
@@ -213,7 +213,7 @@ def test_records_have_an_end(sentences, monkeypatch):
     monkeypatch.setattr("embedx.text.streams.BLOCK_BYTES", 64)
     assert sentences("a.jsonl", lines({"t": "a " * 490}) * 9, json_field="t") == [["a"] * 490] * 9
     for text in ({"t": "a " * 500}, {"t": "a " * 500, "u": "b" * 999_999}):
-        message = r"a\.jsonl:2: a line of more than 1,000 bytes; is it the right file, with a record"
+        message = r"a\.jsonl:2: a line of more than 1,000 bytes; is it the right file, with one record"
         with pytest.raises(EmbedxError, match=message):
             sentences("a.jsonl", '{"t": "a"}\n' + lines(text), json_field="t")
     assert sentences("a.csv", TABLE + ('2,"' + "b " * 400 + '"\n') * 9, column="text")[1:] == [["b"] * 400] * 9
@@ -227,7 +227,7 @@ def test_an_open_quote_that_joins_lines_is_an_error_even_where_bad_records_are_s
 
 
 def test_a_parquet_file_that_comes_as_a_stream_is_an_error():
-    with pytest.raises(EmbedxError, match=r"x: Parquet is read from its end; store it in a file first"):
+    with pytest.raises(EmbedxError, match=r"x: Parquet needs random access; save it to a file first"):
         next(tables.parquet_values(SimpleNamespace(file=SimpleNamespace(seekable=lambda: False)), "x", "a"))
 
 
@@ -240,9 +240,9 @@ def test_options_that_no_corpus_has_a_use_for_are_an_error(tmp_path):
     (tmp_path / "a.txt").write_text("text")
     sources = resolve([str(tmp_path / "a.txt")])
     check_formats(sources, TextSettings())
-    with pytest.raises(EmbedxError, match="--json-field t: by its name no corpus is JSON Lines; rename it, or give it"):
+    with pytest.raises(EmbedxError, match="--json-field t: no corpus has the suffix of JSON Lines; rename it, or give it"):
         check_formats(sources, TextSettings(json_field="t"))
-    with pytest.raises(EmbedxError, match="--column c: by its name no corpus is a table"):
+    with pytest.raises(EmbedxError, match="--column c: no corpus has the suffix of a table"):
         check_formats([*sources, Source("-", "any", None)], TextSettings(json_field="t", column="c"))
 
 

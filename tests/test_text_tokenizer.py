@@ -108,5 +108,5 @@ def test_the_scanner_is_compiled_once():
 
 def test_more_words_than_numbers_is_an_error(monkeypatch):
     monkeypatch.setattr(tokenizer, "MAX_TYPES", 5000)
-    with pytest.raises(EmbedxError, match="more than 5000 different words"):
+    with pytest.raises(EmbedxError, match="more than 5000 distinct words"):
         tokenized([b" ".join(b"%d" % n for n in range(10_000))], TextSettings())

@@ -36,7 +36,7 @@ def test_at_most_max_vocab_words_are_kept():
 
 
 def test_no_word_often_enough_is_an_error_that_reports_the_largest_count():
-    with pytest.raises(EmbedxError, match="no word is seen 41 times, the most frequent one 40; lower --min-count"):
+    with pytest.raises(EmbedxError, match="no word occurs 41 times, the most frequent one 40; lower --min-count"):
         select(CORPUS, VocabularySettings(min_count=41))
 
 

@@ -59,7 +59,7 @@ def test_a_dump_is_known_by_its_content(tmp_path, prefix):
 def test_a_file_named_like_a_dump_must_be_one(tmp_path):
     path = tmp_path / "xywiki-latest-pages-articles.xml.txt"
     path.write_text("plain text")
-    message = r"articles\.xml\.txt: no Wikipedia dump, as its name or recipe says: it does not begin"
+    message = r"articles\.xml\.txt: not a Wikipedia dump, despite its name or recipe: it does not begin"
     with pytest.raises(EmbedxError, match=message):
         encode(resolve([str(path)]), TextSettings(), cache_dir=tmp_path / "cache")
 

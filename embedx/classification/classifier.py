@@ -84,7 +84,7 @@ SCHEMA = FolderSchema(
 
 @dataclass
 class Classifier:
-    """What `embedx classify` leaves behind."""
+    """A trained classifier, as `embedx classify` saves it."""
 
     objective: Objective
     arrays: dict[str, ndarray]
@@ -98,7 +98,7 @@ class Classifier:
         return len(self.counts)
 
     def name(self, label: int) -> str:
-        """What a label is called; its number if it has no name."""
+        """The name of a label; its number if it has no name."""
         return self.known.names[label] if self.known.names else str(label)
 
     # ---- scores
@@ -106,7 +106,7 @@ class Classifier:
     def prepared(self, features: Any) -> Any:
         """Features on the scale of the training data."""
         if features.shape[1] != self.known.n_features:
-            raise EmbedxError(f"{features.shape[1]} features where the model has {self.known.n_features}")
+            raise EmbedxError(f"{features.shape[1]} features, but the model has {self.known.n_features}")
         return scaled(features, self.settings.get("scaling", "none"), self.arrays)
 
     def scores(self, features: Any) -> ndarray:
@@ -154,7 +154,7 @@ class Classifier:
     def _sparse_scores(self, features: Any) -> ndarray:
         """As `scores`; labels that training has not seen have the score that predicts half an occurrence."""
         if self.is_searched:
-            raise EmbedxError("--weights tree: labels are found through a tree, so that not all have scores; ask for the best")
+            raise EmbedxError("--weights tree: not all labels have scores, because a tree finds the best; use top_k")
         level, rows = self.trees[0].levels[0], self.trees[0].labels
         found = sparse_levels.scores_of(csr_matrix(features, dtype=float32), level)
         if np.array_equal(rows, np.arange(self.objective.n_rows(self.n_labels))):
@@ -220,7 +220,7 @@ class Classifier:
         itself. Else the labels share one probability; those that a tree finds, if there is one.
         """
         if k < 0:
-            raise EmbedxError(f"top_k of {k} labels: ask for 0 or more")
+            raise EmbedxError(f"top_k of {k} labels: must be 0 or more")
         is_blended = self.has_neighbours and k > 0
         n_best = max(k, CANDIDATES) if is_blended or self._is_of_one_label else k
         for rows, ids, scores in self.best(features, n_best, progress, threads):
@@ -278,11 +278,11 @@ class Classifier:
         share one probability among those scored. Raises `EmbedxError` where labels cannot be searched.
         """
         if not self.objective.ranks_by_score:
-            raise EmbedxError(f"--search: {self.objective.name} does not rank labels by their scores alone")
+            raise EmbedxError(f"--search: {self.objective.name} does not rank labels by their scores alone; leave it out")
         if self.has_sparse_weights:
             raise EmbedxError("--search: a model with sparse weights is searched by its own tree; leave it out")
         if "hidden" not in self.arrays and hasattr(features, "indptr"):
-            raise EmbedxError("--search needs dense features or a model with a hidden layer")
+            raise EmbedxError("--search needs dense features or a model with a hidden layer; leave it out")
         threads, k = threads or usable_cores(), min(k, self.n_labels)
         output = self.arrays["output"]
         search = top_k_spec(len(output), share, k)
@@ -302,7 +302,7 @@ class Classifier:
         recall = np.mean([np.isin(a, b).mean() for a, b in zip(true, best(some)[0], strict=True)])
         progress.note(
             f"{search.n_scored:,} of {self.n_labels:,} labels are scored for each row, which finds {100 * recall:.1f} % of the "
-            f"best {k}; probabilities are among those"
+            f"best {k}; probabilities are relative to the labels scored"
         )
         return (found for _, found in _in_blocks(features.shape[0], SEARCHED_ROWS, best, progress))
 
@@ -335,7 +335,7 @@ class Classifier:
         """
         labels, kept = self.tested_labels(data.labels)
         if unlabelled := int((data.labels.n_of_row == 0).sum()):
-            progress.note(f"{unlabelled:,} of {len(data):,} test rows have no label and count in no measure")
+            progress.note(f"{unlabelled:,} of {len(data):,} test rows have no label and are not scored")
         features = data.features[kept] if len(kept) < len(data) else data.features
         propensity = self.settings.get("propensity_a", PROPENSITY_A), self.settings.get("propensity_b", PROPENSITY_B)
         metrics = LabelMetrics(self.n_labels, self.counts, self.facts.get("examples"), propensity=propensity)

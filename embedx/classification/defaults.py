@@ -95,11 +95,11 @@ def chosen_weights(settings: ClassifySettings, objective: Objective, data: Label
     by_label = is_sum(objective)
     needs = [
         (data.is_sparse, "sparse features; these are dense"), (not settings.hidden, "no --hidden layer"),
-        (settings.optimizer != "lbfgs", "an --optimizer that goes by steps"), (settings.max_norm is None, "no --set max-norm"),
+        (settings.optimizer != "lbfgs", "a stochastic --optimizer"), (settings.max_norm is None, "no --set max-norm"),
     ]  # fmt: skip
     if wanted == "tree" or (by_label and sampler == EVERY_ROW):
         needs += [
-            (by_label, f"a loss that is a sum over labels, as of ova; {name} has none"),
+            (by_label, f"a loss that is a sum over labels, such as that of ova, not {name}"),
             (sampler == EVERY_ROW, f"--sampler {EVERY_ROW}"),
             (settings.labels != "one", "--labels other than one"),
             (
@@ -109,7 +109,7 @@ def chosen_weights(settings: ClassifySettings, objective: Objective, data: Label
         ]
     else:
         needs += [
-            (not settings.l2, "no --l2 where labels are not trained each by itself"),
+            (not settings.l2, "no --l2 where labels are not trained independently"),
             (sampler != EVERY_ROW, f"drawn candidates, or --objective ova; {name} here scores every label"),
         ]
     missing = next((what for holds, what in needs if not holds), None)
@@ -203,24 +203,24 @@ def resolved(settings: ClassifySettings, objective: Objective, data: Labeled) ->
     keeps = optimizers.find(optimizer, LABELS).keeps
     for is_wrong, message in (
         (is_step and (optimizer != "sgd" or batch != 1 or settings.gradient_scale != "mean"),
-         f"{name} takes a step of its own for each example: --optimizer sgd, --batch-size 1, --set gradient-scale=mean"),
+         f"{name} updates after each example; use --optimizer sgd, --batch-size 1, --set gradient-scale=mean"),
         (is_lbfgs and (objective.uniforms_width or found_sampler.candidates == "path"),
-         f"--optimizer lbfgs does not apply to {name}, which does not score all labels exactly; take adagrad"),
+         f"--optimizer lbfgs does not apply to {name}, which does not score all labels exactly; use adagrad"),
         (is_lbfgs and (settings.sampler not in (None, EVERY_ROW) or settings.hidden or settings.labels == "one"),
-         "--optimizer lbfgs needs --sampler all, no --hidden layer, and --labels other than one; or take adagrad"),
+         "--optimizer lbfgs needs --sampler all, no --hidden layer, and --labels other than one; or use adagrad"),
         (found_sampler.needs_dense_inputs and kind == "sparse",
          f"--sampler {sampler} needs dense features or --hidden 100; these features are sparse"),
-        (settings.hidden and not data.is_sparse, "--hidden applies to sparse features; these are dense"),
+        (settings.hidden and not data.is_sparse, "--hidden applies to sparse features; these are dense; leave it out"),
         (keeps == "stateless" and (rate or 0) * (settings.l2 or 0) >= 1,
-         f"--l2 {settings.l2 or 0:g}: times --learning-rate {rate or 0:g} must be below 1"),
+         f"--l2 {settings.l2 or 0:g}: times --learning-rate {rate or 0:g} must be below 1; lower one of them"),
         (keeps == "per_row" and found_sampler.candidates == "all" and kind == "sparse",
-         f"--optimizer {optimizer} does not apply where all labels are scored on sparse features; take adagrad"),
+         f"--optimizer {optimizer} does not apply where all labels are scored on sparse features; use adagrad"),
         (is_dual and (weights == "dense" or objective.dual_steps is None or sampler != EVERY_ROW),
-         f"--optimizer dcd takes --objective ova --loss squared-hinge, --sampler {EVERY_ROW}, and --weights sparse or tree"),
+         f"--optimizer dcd needs --objective ova --loss squared-hinge, --sampler {EVERY_ROW}, and --weights sparse or tree"),
         (settings.neighbours not in (None, AUTO, NONE) and not data.is_sparse,
-         f"--neighbours {settings.neighbours} takes sparse features; these are dense"),
+         f"--neighbours {settings.neighbours} needs sparse features; these are dense; leave it out"),
         (is_dual and settings.l2 == 0, "--optimizer dcd needs a penalty; leave --l2 out, or give one above 0"),
-        (settings.propensity and not by_label, "--propensity takes sparse features, --objective ova, --weights sparse or tree"),
+        (settings.propensity and not by_label, "--propensity needs sparse features, --objective ova, --weights sparse or tree"),
         (is_dual and without_effect,
          f"{option_name(without_effect)} has no effect with --optimizer dcd; leave one of them out"),
     ):  # fmt: skip

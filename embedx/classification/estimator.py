@@ -56,17 +56,17 @@ PARAMETERS |= {"random_state": None, "n_jobs": None, "verbose": False}
 class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A linear classifier whose loss, the objective, is a parameter: exact softmax, or one of its many approximations.
 
-    Parameters have the names and meanings of `embedx classify --help`, and None means what it means there: the default that
-    `embedx.classification.settings.ClassifySettings` declares, or the objective: `negatives` and others are its own. What
+    Parameters have the names and meanings of `embedx classify --help`. None, as there, is the default that
+    `embedx.classification.settings.ClassifySettings` or the objective declares; `negatives` and others belong to it. What
     differs:
 
-    optimizer     None: lbfgs, to the optimum, for an objective in which all rows compete (softmax, ova), if the data are not
-                  too large and no setting is given that only concerns training by steps; else as `embedx classify`
+    optimizer     None: lbfgs, to the optimum, for an objective that scores all rows (softmax, ova), if the data are not
+                  too large and no setting is given that only concerns stochastic optimizers; else as `embedx classify`
     l2            None: with lbfgs one over the sum of the sample weights, which is the penalty of scikit-learn's
                   LogisticRegression(C=1) and makes sure that there is an optimum; else as `embedx classify`
     weights       how those of labels are stored: "dense", "sparse" or "tree"; None chooses by size
     scaling       None: features are taken as they are
-    validation    a share of the rows to watch while training, such as 0.1
+    validation    a fraction of the rows to monitor during training, such as 0.1
     calibration   None: no rows are held out with lbfgs, nor by `partial_fit`, so that probabilities are those of the objective;
                   else as `embedx classify`
     random_state  `--seed`: a number or a RandomState; None is the default seed, so that results repeat
@@ -81,7 +81,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     Several labels: an objective that gives each label a probability by itself (ova) predicts those above 1/2, and its scores
     are above zero there. Under all others labels share one probability, which does not say how many there are: `predict`
-    marks the likeliest label alone. `top_k` is right for both.
+    marks only the most probable label. `top_k` works for both.
 
     After `fit`: classes_, n_features_in_, feature_names_in_ (of data frames), n_iter_ (iterations of lbfgs or passes over the
     data), coef_, intercept_, and classifier_, the `Classifier` that was trained. Parameters are float64, except that training
@@ -119,8 +119,8 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                        repeated by hand give models that differ as by another random_state: of scikit-learn's checks
                        check_sample_weight_equivalence_on_dense_data and …_on_sparse_data fail where training goes by steps
 
-        Raises ValueError for data that cannot be, `EmbedxError` for settings that cannot be and `DivergedError` when training
-        diverges at lower rates too: what was last found good, if anything was, is kept. Ctrl-C keeps the classifier so far and
+        Raises ValueError for invalid data, `EmbedxError` for invalid settings and `DivergedError` when training
+        diverges even at lower rates: the last good parameters, if any, are kept. Ctrl-C keeps the classifier so far and
         is raised again.
         """
         X, y = validate_data(self, self._read(X, True), y, accept_sparse="csr", dtype=float32, multi_output=True)
@@ -138,12 +138,12 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @python_names(OTHER_NAMES)
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
-        """Go on training by one pass over these rows, from the parameters so far and with what the optimiser has kept.
+        """Continue training with one pass over these rows, from the current parameters and optimiser state.
 
-        `classes` are all labels that there will ever be; where y is no indicator matrix the first call needs them, unless it
+        `classes` are the labels of all calls; if y is not an indicator matrix, the first call needs them, unless it
         follows a `fit`. The rate of the steps is constant unless a schedule is given, which begins again at each call. Noise is
-        drawn, and a tree was built, by the labels of the first call. What an objective keeps for each example
-        begins again, for these are other examples. After a `fit` by lbfgs the optimiser has kept nothing, and its first steps
+        drawn, and a tree was built, by the labels of the first call. State that an objective keeps per example
+        is reset, because the examples are new. After a `fit` by lbfgs the optimiser has no state, and its first steps
         are as long as those of a new run; to `fit` and continue, give the same optimizer, such as adagrad, to both.
         """
         is_first = not hasattr(self, "classes_")
@@ -152,13 +152,13 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if is_first:
             y = self._settle_classes(y, classes)
             if classes is None and not self._is_multilabel:
-                raise ValueError("the first call of partial_fit needs `classes`, all labels that there will be")
+                raise ValueError("the first call of partial_fit needs `classes`, the labels of all calls")
             self.n_iter_ = 0
         elif classes is not None and not np.array_equal(np.unique(classes), self.classes_):
             raise ValueError(f"classes={classes!r} are not those of the first call, {self.classes_!r}")
         before = None if is_first else self._trained or self.classifier_
         if self.optimizer == "lbfgs":
-            raise ValueError("partial_fit goes by steps, and optimizer='lbfgs' looks at all data at once; take 'adagrad', say")
+            raise ValueError("partial_fit takes stochastic steps, but optimizer='lbfgs' needs all data at once; use 'adagrad'")
         objective = self._new_objective() if before is None else self.classifier_.objective
         if self.weights not in (None, "dense"):
             raise ValueError(f"partial_fit continues from dense weights; with weights={self.weights!r}, fit all rows at once")
@@ -194,7 +194,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         trained.outcome.raise_reason()
         if by_lbfgs and self.n_iter_ >= settings.max_iterations:
             short = f"lbfgs ended after {self.n_iter_} iterations, short of the optimum"
-            remedy = "raise max_iterations, or l2, or bring the features to one scale"
+            remedy = "raise max_iterations or l2, or scale the features"
             warnings.warn(f"{short}; {remedy}", ConvergenceWarning, stacklevel=3)
         return self
 
@@ -374,7 +374,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return X
         if (wrong := next((k for k, text in enumerate(X) if not isinstance(text, str)), None)) is not None:
             raise ValueError(
-                f"row {wrong} of X is {list(X)[wrong]!r}, where others are texts; leave it out, or give an empty text"
+                f"row {wrong} of X is {list(X)[wrong]!r}, but other rows are texts; leave it out, or give an empty text"
             )
         words = TextFeatures(TextFeatureSettings(), MemoryBudget("X"), self._text)
         words.add(X)
@@ -459,7 +459,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _tree(self) -> LabelTree:
         """The sparse weights of all labels."""
         if self.classifier_.is_searched:
-            raise AttributeError("coef_, intercept_: the labels of a tree have scores of their own only beside their nodes'")
+            raise AttributeError("coef_, intercept_: in a tree, scores of labels also depend on the nodes above them")
         return self.classifier_.trees[0]
 
     def _per_class(self, rows: ndarray) -> ndarray:
@@ -488,6 +488,6 @@ def _repeated(data: Labeled, weights: ndarray) -> Labeled:
         return data
     times = np.rint(weights)
     if not np.array_equal(times, weights):
-        what = "training by steps takes whole numbers, by which rows are repeated; optimizer='lbfgs' takes any"
+        what = "stochastic optimizers need whole numbers, by which rows are repeated; optimizer='lbfgs' takes any"
         raise ValueError(f"sample_weight: {what}")
     return data.rows(np.repeat(np.arange(len(data)), times.astype(int64)))

@@ -73,11 +73,11 @@ class ClassifySettings(TrainingSettings):
         panel="Data",
     )
     hidden: int | None = param(
-        None, "size of a hidden layer; by default none; it is the sum of trained feature embeddings", at_least=1, panel="Model"
+        None, "size of the hidden layer, a sum of trained feature embeddings; by default none", at_least=1, panel="Model"
     )
     pretrained: str | None = param(
         None,
-        "text: initialise the hidden layer from the word vectors of this model folder or .vec file; --hidden is their size",
+        "text: initialise the hidden layer from the word vectors of this model folder or .vec file; sets --hidden",
         metavar="path",
         panel="Model",
     )
@@ -102,8 +102,8 @@ class ClassifySettings(TrainingSettings):
     )
     propensity: float | None = param(
         None,
-        "rank labels by probability / propensity^X, for ova with sparse weights or a tree; the propensity is how likely the "
-        "data are to name a label that applies (Jain et al. 2016); 0.75 for a high PSP@k, 1 for an estimate of all labels that "
+        "rank labels by probability / propensity^X, for ova with sparse weights or a tree; the propensity is the probability "
+        "that a label that applies is annotated (Jain et al. 2016); 0.75 for a high PSP@k, 1 to estimate all labels that "
         "apply; by default 0.25 for several labels a row or from 1,000 labels on, if rows are held out for calibration, else 0",
         at_least=0.0, at_most=1.0, panel="Model",
     )  # fmt: skip
@@ -137,7 +137,7 @@ class ClassifySettings(TrainingSettings):
     )
     initial_gradient: float = param(
         INITIAL_GRADIENT,
-        "initial value of Adagrad's accumulators, in gradients of one positive; at 0 the first step of a weight has the same "
+        "initial value of Adagrad's accumulators, in units of one positive's gradient; at 0 the first step has the same "
         "length for tiny and for large gradients",
         at_least=0.0,
         at_most=1e6,
@@ -149,7 +149,7 @@ class ClassifySettings(TrainingSettings):
         choices=SCHEDULES,
     )
     decay: float = param(
-        1.0, "factor on the learning rate after each epoch, beside the schedule", above=0.0, at_most=1.0, fine=True
+        1.0, "factor on the learning rate after each epoch, on top of the schedule", above=0.0, at_most=1.0, fine=True
     )
     decay_every: int | None = param(None, "apply decay after every N updates instead", at_least=1, fine=True)
     gradient_scale: str = param(
@@ -180,7 +180,7 @@ class ClassifySettings(TrainingSettings):
         0.1,
         "fraction of the training rows held out to calibrate probabilities; at most "
         f"{MAX_ROWS:,} rows, none if fewer than {MIN_ROWS}; with --validation its rows serve instead; 0 holds "
-        "out none; up to 20,000 rows are all trained on in the end, if this is not above the default",
+        "out none; with up to 20,000 rows training is repeated on all of them, if this is not above the default",
         at_least=0.0,
         at_most=0.5,
         panel="Validation",
@@ -206,7 +206,7 @@ class ClassifySettings(TrainingSettings):
 def check_given(options: Mapping[str, Any], settings: ClassifySettings, objective: Objective) -> None:
     """Raise `EmbedxError` if one of the options that were given, by which the settings were made, has no effect."""
     by_steps = (settings.optimizer or objective.label_defaults.get("optimizer")) != "lbfgs"
-    validates, steps = settings.validation is not None, "an --optimizer that goes by steps"
+    validates, steps = settings.validation is not None, "a stochastic --optimizer"
     from_file = validates and share_of_rows(str(settings.validation)) is None
     is_tree = settings.weights in (None, "tree")
     needs = [

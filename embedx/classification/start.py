@@ -27,17 +27,17 @@ def word_vectors(path: str, hidden: int | None, data: Labeled, progress: Progres
 
     vocabulary = data.schema.vocabulary
     if vocabulary is None:
-        raise EmbedxError(f"--pretrained {path}: these features are no words; leave it out")
+        raise EmbedxError(f"--pretrained {path}: these features are not words; leave it out")
     found = load(path, progress)
     if hidden not in (None, found.vector_size):
         raise EmbedxError(
-            f"--pretrained {path}: vectors of {found.vector_size} numbers for --hidden {hidden}; give the same size"
+            f"--pretrained {path}: vectors of {found.vector_size} dimensions for --hidden {hidden}; leave --hidden out"
         )
     places = [(k, found.index(word)) for k, word in enumerate(vocabulary) if word in found]
     progress.note(f"{path}: vectors of {len(places):,} of {len(vocabulary):,} words")
     if not places:
         raise EmbedxError(
-            f"--pretrained {path}: has none of the {len(vocabulary):,} words; see --set lowercase, or give another"
+            f"--pretrained {path}: has none of the {len(vocabulary):,} words; check --set lowercase, or give another file"
         )
     ids, rows = np.array(places).T
     vectors = np.asarray(found.vectors[rows], np.float32)
@@ -53,7 +53,7 @@ def settings_to_continue(before: Classifier, name: str | None, typed: Mapping[st
     both = "train on the old and the new rows together"
     if before.has_sparse_weights:
         raise EmbedxError(
-            f"--start {path}: its weights are sparse, made for the rows that it has seen; {both}, or train the first model "
+            f"--start {path}: its sparse weights have only the features of its own rows; {both}, or train the first model "
             "with --weights dense --optimizer adagrad"
         )
     own = before.settings
@@ -68,7 +68,7 @@ def settings_to_continue(before: Classifier, name: str | None, typed: Mapping[st
     has_bias = "bias" in before.arrays
     for each in typed:
         if each in fixed and typed[each] != fixed[each] and each not in ("optimizer", "labels"):
-            raise EmbedxError(f"--start {path}: {option_name(each)} is {fixed[each]} there; leave it out, or {both}")
+            raise EmbedxError(f"--start {path}: {option_name(each)} is {fixed[each]} in that model; leave it out, or {both}")
     if typed.get(OF_BIAS, "none" if not has_bias else "zero") == "none" and has_bias:
         raise EmbedxError(f"--start {path}: has biases; leave --bias out, or {both}")
     return {**fixed, "weights": "dense", OF_BIAS: "frequency" if has_bias else "none", **typed}
@@ -79,5 +79,5 @@ def check_new_labels(before: Classifier, n_labels: int) -> None:
     if n_labels > before.n_labels and (
         before.objective.n_rows(n_labels) != n_labels or any(name.startswith("noise_") for name in before.arrays)
     ):
-        what = f"{n_labels - before.n_labels:,} labels that --start does not have, and a tree over those that it has"
+        what = f"{n_labels - before.n_labels:,} labels that --start does not have, but its tree over labels is fixed"
         raise EmbedxError(f"{what}; train on the old and the new rows together, or start from --objective softmax or ova")

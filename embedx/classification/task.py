@@ -91,7 +91,7 @@ class Run:
             settings = dataclasses.replace(settings, hidden=self.pretrained[1].shape[1])
         is_open = settings.sampler is None and settings.optimizer != "lbfgs" and not settings.hidden
         if is_open and data.is_sparse and samplers.SAMPLERS[objective.samplers()[0]].needs_dense_inputs:
-            self.progress.note("sparse features cannot be searched by: every label competes; --hidden 100 makes them dense")
+            self.progress.note("no search with sparse features: every label is scored; --hidden 100 makes them dense")
         is_open = settings.scaling is None
         self.settings = settings = resolved(settings, objective, data)
         self.given_l2 = settings.l2
@@ -100,12 +100,12 @@ class Run:
             self.progress.note(f"{what}: --scaling {settings.scaling}; --scaling none keeps them as they are")
         if settings.weights != "dense" and data.features.data.min(initial=0) < 0:
             self.progress.note(
-                f"warning: --weights {settings.weights} keeps a label's weights for the features of its own rows alone, which "
+                f"warning: --weights {settings.weights} keeps a label's weights only for the features of its own rows, which "
                 "may lose useful ones where features are negative, as some here are; --weights dense keeps all"
             )
         self.by_lbfgs = settings.optimizer == "lbfgs"
         if data.weights is not None and not self.by_lbfgs:
-            raise EmbedxError("weights of rows apply with --optimizer lbfgs alone")
+            raise EmbedxError("weights of rows apply only with --optimizer lbfgs")
         self.sampler, self.warm_up = samplers.with_warm_up(
             str(settings.sampler), objective.samplers(), sampler_options or {}, replacement=settings.replacement,
             corrected=objective.adds_log_noise,
@@ -143,8 +143,8 @@ class Run:
         need, have = BYTES_PER_LABEL * data.n_labels, available_memory()
         if need > have:  # ids may be anything
             raise EmbedxError(
-                f"{data.n_labels:,} labels need {amount(need)} to be counted, more than the {amount(have)} there are; ids are "
-                "numbered from 0, so see whether the largest is one"
+                f"{data.n_labels:,} labels need {amount(need)} to be counted, more than the {amount(have)} available; ids are "
+                "numbered from 0, so check the largest one"
             )
         counts = np.bincount(labels.ids, minlength=data.n_labels).astype(np.int64)
         if before is not None:
@@ -153,7 +153,7 @@ class Run:
         if before is None and len(labels.ids) == 0:
             raise EmbedxError("no row of the training data has a label")
         if validation is not None and len(known_labels(validation.labels, counts).ids) == 0:
-            raise EmbedxError("--validation: no row has a label that the training data have")
+            raise EmbedxError("--validation: no row has a label that occurs in training; use other data")
         features = scaled(data.features, str(settings.scaling), arrays)
         threads = int(settings.threads or 1)
         if objective.wants_order and before is None:
@@ -252,8 +252,8 @@ class Run:
         n = calibration.n_held_out(len(data), settings.calibration)
         if not n or validation is not None:
             return data, validation, validation
-        again = "; then all are trained on" if is_refitted else ""
-        self.progress.note(f"{n:,} of {len(data):,} rows are held out of training, to calibrate probabilities on{again}")
+        again = "; then training is repeated on all rows" if is_refitted else ""
+        self.progress.note(f"{n:,} of {len(data):,} rows are held out from training to calibrate probabilities{again}")
         data, unseen = hold_out(data, n, settings.seed)
         return data, None, unseen
 

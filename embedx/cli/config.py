@@ -26,7 +26,7 @@ def words_of(path: Path, command: Any) -> list[str]:
     except (ValueError, RecursionError) as error:  # also text that is not UTF-8, and numbers of thousands of digits
         raise EmbedxError(f'{path}: not TOML: {error}; lines look like epochs = 5 or objective = "ar"') from error
     if "config" in found:
-        raise EmbedxError(f"{path}: config: a file cannot name another; leave it out")
+        raise EmbedxError(f"{path}: config: a TOML file cannot include another; leave it out")
     switches = {
         name for each in command.params if getattr(each, "is_flag", False) for name in (*each.opts, *each.secondary_opts)
     }

@@ -18,7 +18,7 @@ Objective = Annotated[str | None, typer.Argument()]
 def list_objectives(objective: Objective = None, as_json: bool = False) -> None:
     """List the objectives, or one with its settings.
 
-    Of each: loss, paper, when to choose it, candidates per example (m negatives, K classes), scores.
+    For each: loss, paper, when to choose it, candidates per example (m negatives, K classes), scores.
 
     objective  only this one, with its settings
     """
@@ -65,7 +65,7 @@ def phrases(
 def list_recipes(as_json: bool = False) -> None:
     """List the corpora known by name.
 
-    Of each: name, kind, whether its files are here or can be fetched, what it is.
+    For each: name, kind, whether its files are here or can be fetched, and a description.
     """
     from embedx.text.recipes import listed
 
@@ -89,7 +89,7 @@ def fetch(name: str, to: Path | None = None, quiet: bool = False, verbose: bool 
 
     Its checksum is checked, and `embedx train NAME` finds it.
 
-    name  name of a corpus, with values in it, as wikipedia-de-20240101
+    name  name of a corpus, with its values filled in, such as wikipedia-de-20240101
     to    folder for the file; by default $XDG_DATA_HOME/embedx/corpora or ~/.local/share/embedx/corpora
     """
     from embedx.text.fetch import fetch as fetch_recipe
@@ -101,9 +101,9 @@ def check(
     corpora: list[str], objective: str = "ns", output: Path | None = None, cache_dir: Path | None = None, as_json: bool = False,
     quiet: bool = False, verbose: bool = False, typed: dict[str, Any] | None = None,
 ) -> None:  # fmt: skip
-    """Read a corpus once, before hours of training.
+    """Check a corpus, before hours of training.
 
-    Reports damage, lines, scripts, vocabulary, and the time and memory that `embedx train` would take here.
+    Reads it once, and reports damage, lines, scripts, vocabulary, and the time and memory that `embedx train` would take here.
 
     corpora  as for `embedx train`
     """

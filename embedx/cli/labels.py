@@ -149,7 +149,7 @@ def labelled_data(
     names = None if given.label_names is None else read_label_names(given.label_names)
     if given.train == GENERATED:
         if given.train_labels or test:
-            raise EmbedxError(f"{given.train}: is generated with labels and test data of its own")
+            raise EmbedxError(f"{given.train}: generated with labels and test data; leave out --train-labels and --test")
         test = GENERATED
     elif test is not None:
         check_there(test)
@@ -218,7 +218,7 @@ def test_metrics(
 ) -> dict[str, float]:
     """The metrics of a saved classifier on test data, and of its decisions; those of each label go to the file `per_label`."""
     if per_label is not None and not per_label.resolve().parent.is_dir():
-        raise EmbedxError(f"--per-label {per_label}: no such folder; make it, or name another file")
+        raise EmbedxError(f"--per-label {per_label}: no such folder; create it, or name another file")
     found = classifier.load(model)
     if test is None:
         raise EmbedxError(f"{model}: a classifier; name its test data with --test")

@@ -46,7 +46,7 @@ def predict(
     threshold        only labels of at least this probability
     coverage         sets of labels that contain this share of a row's labels on average, such as 0.9: conformal sets, from
                      the rows that training held out
-    text_column      the column of a table with the text, if it is called otherwise than in the training data
+    text_column      the column of a table with the text, if its name is not that of the training data
     id_column        the column of a table that is printed first; by default that of the training data, or id
     threads          worker threads; by default one per usable core
     search           score only a part of the labels, found by an index
@@ -79,7 +79,7 @@ def evaluate(
                 more are listed
     against     models of another configuration, or a pattern; MODELS then differ in their seed only
     categories  words with their categories: purity of clusters
-    outliers    groups of words with outliers, as 8-8-8: file or folder of files
+    outliers    groups of words with outliers, such as 8-8-8: file or folder of files
     protocol    embedx, or gensim: analogies among the first 300,000 words, not 30,000
     method      analogies: 3cosadd or 3cosmul
     candidates  analogies: number of words that may be the answer; by default that of the protocol
@@ -104,7 +104,7 @@ def evaluate(
         if test is not None:
             raise EmbedxError("--text is for word vectors, --test for classifiers; give one of them")
         if against:
-            raise EmbedxError("--text takes no --against; name all models before it")
+            raise EmbedxError("--text does not apply with --against; give all models as arguments")
         found["heldout"], lines = score_text(models, text, seed, progress)
         if not as_json:
             print("\n".join(lines))
@@ -227,7 +227,7 @@ def vectors(
 
     progress = reporter(SimpleNamespace(quiet=quiet, verbose=verbose))
     if (n := write_vectors(load(model).of(vectors), output, overwrite)) > 0:
-        progress.note(f"warning: lines without a word of the model: {n:,}")
+        progress.note(f"warning: lines without a known word: {n:,}")
 
 
 def analogy(model: str, a: str, b: str, c: str, top_k: TopK = 10, as_json: bool = False) -> None:

@@ -67,7 +67,7 @@ SHARED = {  # options that several commands have: the section of the help, and t
     "resume": ("Long runs", "resume from the last checkpoint, if there is one"),
     "top_k": (None, "number of results to list"),
     "vectors": (None, "input, output or sum (of both); the last two need a model folder"),
-    "trust_pickle": (None, "open gensim's own format, a pickle, which can run any code in it"),
+    "trust_pickle": (None, "open gensim's own format, a pickle, which can run arbitrary code"),
 }
 METAVARS = {
     **dict.fromkeys(("train_labels", "test", "test_labels", "label_names", "start", "pairs", "categories", "outliers"), "path"),
@@ -323,11 +323,11 @@ def set_option(command: str, fine: Mapping[str, Option]) -> inspect.Parameter:
         found = fine.get(name.replace("_", "-"))
         if found is None:
             remedy = near(name, fine, f"`embedx {command} --help-all` shows them")
-            raise EmbedxError(f"--set {word}: not a fine setting of `embedx {command}`; {remedy}")
+            raise EmbedxError(f"--set {word}: no such setting of `embedx {command}`; {remedy}")
         return found.field.name, read_value(found.field, text)
 
     names = [name for name, each in fine.items() if not each.is_own]
     more = ", and those that `embedx objectives NAME` lists" if len(names) < len(fine) else ""
-    text = f"a fine setting; repeatable. Fine settings: {', '.join(names)}{more}"
+    text = f"a less common setting; repeatable. Settings: {', '.join(names)}{more}"
     about = typer.Option("--set", parser=read, metavar="NAME=VALUE", help=text, rich_help_panel="Configuration")
     return keyword("set_", Annotated[list[str] | None, about])

@@ -35,7 +35,7 @@ def word2vec(
     min_count: int | None = None, alpha: float | None = None, binary: Flag = 0, cbow: Flag = 1, save_vocab: Path | None = None,
     read_vocab: str | None = None, debug: int = 2, overwrite: bool = False,
 ) -> None:  # fmt: skip
-    """Train word vectors by the command line of word2vec.c.
+    """Train word vectors with the command line of word2vec.c.
 
     Options have one dash or two. The vectors are written as by word2vec.c, and the model to OUTPUT.embedx. Defaults are those
     of word2vec.c, except the threads, one for each usable core, and the optimiser, which is that of `embedx train`; with
@@ -75,7 +75,7 @@ def supervised(
     thread: int | None = None, seed: int | None = None, ws: int | None = None, lr_update_rate: int | None = None,
     verbose: int | None = None, overwrite: bool = False,
 ) -> None:  # fmt: skip
-    """Train a classifier by the command line of `fasttext supervised`.
+    """Train a classifier with the command line of `fasttext supervised`.
 
     Options have one dash or two. OUTPUT is a folder, for `embedx predict` and `embedx eval`. Defaults are those of fastText,
     except the threads, one for each usable core, and the optimiser and its learning rate, which are those of `embedx
@@ -84,7 +84,7 @@ def supervised(
 
     input    labelled text
     output   folder of the model
-    lr       without effect, as the optimiser is Adagrad, whose rate suits the data
+    lr       without effect: the optimiser is Adagrad, whose rate is chosen from the data
     verbose  without effect
     """
     if loss not in LOSSES:
@@ -114,7 +114,7 @@ Least = Annotated[float, typer.Argument(min=0, max=1)]
 def score(model: str, data: str, k: Number = 1, threshold: Least = 0.0) -> None:
     """Print precision and recall of the best labels, as `fasttext test` does.
 
-    N is the number of rows that have a label of the training data; others count for nothing.
+    N is the number of rows that have a label of the training data; others are ignored.
 
     model      folder of a classifier, MODEL or MODEL.bin
     data       labelled data

@@ -22,7 +22,7 @@ def asked(words: Sequence[str]) -> Iterator[str]:
             while True:
                 yield from input("word: ").split()
     elif not words:
-        raise EmbedxError("no words; name some, or - to read them from standard input")
+        raise EmbedxError("no words; give some, or - to read them from standard input")
     elif list(words) == ["-"]:
         for line in sys.stdin:
             yield from line.split()

@@ -35,7 +35,7 @@ class _Results(io.FileIO):
             if isinstance(error, BrokenPipeError):
                 raise OutputClosedError from error
             why = "it is closed" if error.errno == errno.EBADF else error.strerror or error
-            raise EmbedxError(f"standard output: {why}, so not all results are there; write them elsewhere") from error
+            raise EmbedxError(f"standard output: {why}, so results are incomplete; write them elsewhere") from error
 
 
 def open_streams() -> None:

@@ -169,15 +169,15 @@ def check(cluster: ClusterSettings, settings: ClassifySettings, objective: Objec
     sampler, optimizer = samplers.SAMPLERS[str(settings.sampler)], optimizers.OPTIMIZERS[str(settings.optimizer)]
     by_label = is_label_by_label(settings, objective) and settings.optimizer != "lbfgs"
     if by_label and cluster.merge_every is not None:
-        raise EmbedxError("--set merge-every has no effect where each label is trained by itself; leave it out")
+        raise EmbedxError("--set merge-every has no effect where each label is trained independently; leave it out")
     per_row_of_all = sampler.candidates == "all" and optimizer.keeps == "per_row"
     for option, is_so, why in (
-        ("--optimizer lbfgs", settings.optimizer == "lbfgs", "it takes the gradient of all data at once; take adagrad"),
-        ("--sampler search", sampler.candidates == "retrieved", "its index is of one machine; take another sampler"),
+        ("--optimizer lbfgs", settings.optimizer == "lbfgs", "it takes the gradient of all data at once; use adagrad"),
+        ("--sampler search", sampler.candidates == "retrieved", "its index is on one machine; use another sampler"),
         ("--deterministic", settings.deterministic, "workers merge in no fixed order; leave out one of them"),
-        ("--weights sparse", settings.weights == "sparse", "such rows are not merged; take --weights dense"),
-        ("--set max-norm", settings.max_norm is not None, "merged rows may be longer; take --l2"),
-        (f"--optimizer {optimizer.name}", per_row_of_all, "all labels are candidates; take adagrad"),
+        ("--weights sparse", settings.weights == "sparse", "such rows cannot be merged; use --weights dense"),
+        ("--set max-norm", settings.max_norm is not None, "merged rows may be longer; use --l2"),
+        (f"--optimizer {optimizer.name}", per_row_of_all, "all labels are candidates; use adagrad"),
     ):
         if is_so and not by_label:
             raise EmbedxError(f"{option} does not apply with --cluster: {why}")

@@ -91,7 +91,7 @@ def chosen_size(workers: int | None, threads: int | None) -> Size:
     cpus = sorted(n for node in ray().nodes() if node["Alive"] and (n := int(node["Resources"].get("CPU", 0))) > 0)
     if not cpus or (threads or 1) > cpus[-1]:
         raise EmbedxError(
-            f"--threads {threads or 1}: no machine of the cluster has so many CPUs; the largest has {max(cpus, default=0)}"
+            f"--threads {threads or 1}: no machine of the cluster has so many CPUs; give at most {max(cpus, default=0)}"
         )
     if workers is None:
         return Size(sum(n // (threads or n) for n in cpus), threads or cpus[0])

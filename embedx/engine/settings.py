@@ -37,7 +37,7 @@ class TrainingSettings(Settings):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.deterministic and self.time_budget is not None:
-            raise EmbedxError("--deterministic: how far --time-budget comes is never the same; give --epochs instead")
+            raise EmbedxError("--deterministic: --time-budget stops at a different step each time; give --epochs instead")
 
 
 def check_stopping(options: Options) -> None:

@@ -56,7 +56,7 @@ def _pairs(model: WordVectors, file: str, progress: Progress) -> ndarray:
     if n_unknown:
         progress.note(f"{file}: {n_unknown:,} pairs have a node without a vector, and are left out")
     if len(found) < FOLDS:
-        raise EmbedxError(f"{file}: {len(found)} pairs of nodes of the model; give the edges that were held out")
+        raise EmbedxError(f"{file}: only {len(found)} pairs of known nodes; give the edges that were held out")
     return np.array(found)
 
 
@@ -113,7 +113,7 @@ def node_labels(model: WordVectors, file: str, seed: int, progress: Progress) ->
         progress.note(f"{file}: {n_unknown:,} lines are of nodes without a vector, and are left out")
     names = sorted(set().union(*own.values()))
     if len(own) < 2 * SPLITS or len(names) < 2:
-        raise EmbedxError(f"{file}: {len(own)} nodes with {len(names)} labels are too few")
+        raise EmbedxError(f"{file}: {len(own)} known nodes with {len(names)} labels are too few; give more")
     nodes = np.array(sorted(own))
     y = np.array([[name in own[node] for name in names] for node in nodes.tolist()])
     x, rng, rows = np.asarray(model.vectors[nodes]), np.random.default_rng(seed), []
@@ -210,7 +210,7 @@ def _near(model: WordVectors, progress: Progress) -> csr_matrix | None:
     """How often each pair of items is within the window in the sessions of training; None where these are not found."""
     files, window = model.facts.get("sources") or [], int(model.settings.get("window", 5))
     if not files or not all(Path(file).is_file() for file in files):
-        progress.note("co-occurrence is left out: the sessions that the model was trained on are not here")
+        progress.note("the co-occurrence baseline is left out: the training sessions are not here")
         return None
     pairs: list[ndarray] = []
     for file in files:

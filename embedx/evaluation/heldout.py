@@ -228,7 +228,7 @@ def compare(a: Likelihood, b: Likelihood) -> Estimate:
     """
     check_same_words(a.words, b.words)
     if not np.array_equal(a.groups, b.groups):
-        raise ValueError("other pairs were scored by the one than by the other")
+        raise ValueError("the two models were scored on different pairs")
     gain = a.values - b.values
     return Estimate(float(gain.mean()), (grouped(gain, a.groups).item_error(),))
 
@@ -238,7 +238,7 @@ def check_same_words(a: list[str], b: list[str]) -> None:
     if a != b:
         raise EmbedxError(
             f"the two models have different words, {len(a):,} and {len(b):,} of them, "
-            "so that their log-likelihoods do not compare; "
+            "so that log-likelihoods are not comparable; "
             "train both on the same text with the same --min-count and --max-vocab"
         )
 

@@ -253,7 +253,7 @@ def read_categories(path: Path) -> Categories:
             words.append(fields[0])
             categories.append(fields[1])
     if len(set(categories)) < 2:
-        raise EmbedxError(f"{path}: {len(set(categories))} categories; there must be two at least")
+        raise EmbedxError(f"{path}: {len(set(categories))} categories; at least two are needed")
     return Categories(path.stem, words, categories)
 
 

@@ -140,7 +140,7 @@ class Graph:
         rows = csr_matrix((weights, neighbours, offsets), (len(names), len(names)))
         rows.sum_duplicates()  # in place; sorts rows, too
         if rows.nnz == 0:
-            raise EmbedxError("a graph without edges; give two nodes a line")
+            raise EmbedxError("a graph without edges; give two nodes per line")
         offsets, is_met = rows.indptr.astype(int64), np.zeros(len(names), bool)
         cumulative = rows.data if weighted else np.zeros(0, float32)
         finish_rows(offsets, rows.indices, cumulative, is_met)

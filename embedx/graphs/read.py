@@ -58,7 +58,7 @@ def _matrix(file: str, settings: GraphSettings) -> Graph:
     except MemoryError:
         raise
     except Exception as error:  # scipy raises what it likes, given the bytes
-        raise EmbedxError(f"{file}: no sparse matrix ({error}); write one with scipy.sparse.save_npz or mmwrite") from error
+        raise EmbedxError(f"{file}: not a sparse matrix ({error}); write one with scipy.sparse.save_npz or mmwrite") from error
 
 
 @kernel
@@ -110,7 +110,7 @@ def _edges(corpus: EncodedCorpus, found: Sequence[Source], settings: GraphSettin
         is_third[thirds] = True
         n_thirds += len(thirds)
     if not is_node.any():
-        raise EmbedxError(f"{found[0].name}: no edges; give two nodes a line")
+        raise EmbedxError(f"{found[0].name}: no edges; give two nodes per line")
     if n_thirds and not settings.weighted:
         progress.note(f"the third column of {n_thirds:,} edges is not used; --weighted takes it as weights")
     weights = np.zeros(len(words) if settings.weighted else 0, np.float32)  # by word

@@ -21,22 +21,22 @@ class GraphSettings(Settings):
     )  # fmt: skip
     walk_length: int = param(80, "nodes of a walk", at_least=2, at_most=MAX_LENGTH)
     p: float = param(
-        1.0, "return parameter of node2vec: the higher, the rarer a walk goes straight back", at_least=0.001, at_most=1000
+        1.0, "return parameter of node2vec: the higher, the less often a walk turns back", at_least=0.001, at_most=1000
     )
     q: float = param(
-        1.0, "in-out parameter of node2vec: above 1 walks stay near, below 1 they go far", at_least=0.001, at_most=1000
+        1.0, "in-out parameter of node2vec: above 1 walks stay local, below 1 they move outward", at_least=0.001, at_most=1000
     )
     directed: bool = param(False, "follow edges from the first node to the second only")
-    weighted: bool = param(False, "take the third column as weights, to which the chances of edges are proportional")
+    weighted: bool = param(False, "use the third column as weights, to which edge probabilities are proportional")
     node_types: str | None = param(None, "file of a node and its type per line, for --metapath", metavar="path")
     metapath: str | None = param(
-        None, "types of nodes that walks go through in turn, such as author,paper,author", metavar="type,..."
+        None, "types of nodes that walks visit in turn, such as author,paper,author", metavar="type,..."
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if (self.node_types is None) != (self.metapath is None):
-            raise EmbedxError("--metapath and --node-types need each other; give both or none")
+            raise EmbedxError("--metapath and --node-types need each other; give both or neither")
         if self.metapath is not None and (self.p, self.q) != (1, 1):
             raise EmbedxError("--metapath goes by types, not by --p and --q; leave these out")
         if self.metapath is not None:

@@ -182,7 +182,7 @@ class _CacheImpl(caching.CompileResultCacheImpl):  # type: ignore[misc]
     def rebuild(self, target_context: Any, kept: tuple[bytes, bytes]) -> Any:
         digest, code = kept
         if hashlib.sha256(code).digest() != digest:
-            raise ValueError("its hash is another one")
+            raise ValueError("its hash differs")
         return super().rebuild(target_context, pickle.loads(code))
 
 
@@ -206,7 +206,7 @@ class _Cache(caching.FunctionCache):  # type: ignore[misc]
         try:
             super().save_overload(signature, compiled)
         except OSError as error:
-            _tell_once("cannot be kept", error.strerror or error, "make room there, or name another folder by EMBEDX_CACHE_DIR")
+            _tell_once("cannot be kept", error.strerror or error, "free some space, or set EMBEDX_CACHE_DIR to another folder")
 
 
 _told: set[str] = set()

@@ -107,8 +107,8 @@ def _mapped_or_read(name: str, progress: Progress) -> ndarray:
     if mapped.nbytes <= MAX_SHARE_READ * available_memory():
         return np.array(mapped)
     progress.note(
-        f"{name}: {mapped.nbytes / 1e9:.1f} GB stay on disk, for they are more than half of the memory there is; "
-        "leave the file as it is until the end"
+        f"{name}: {mapped.nbytes / 1e9:.1f} GB are memory-mapped, being more than half of the available memory; "
+        "do not change the file during the run"
     )
     return mapped
 
@@ -145,7 +145,7 @@ def _sparse(name: str, file: IO[bytes]) -> csr_matrix:
         raise ValueError(f"shape {matrix.shape}, of which no number may be above {MAX_IDS}")
     if matrix.format != "coo":
         if (matrix.indptr[1:] < matrix.indptr[:-1]).any():  # scipy's check takes differences, which may overflow
-            raise ValueError("indptr falls, where it may only rise")
+            raise ValueError("indptr must not decrease")
         matrix.check_format()  # that indices are within the shape
     return csr_matrix(matrix)
 
@@ -157,4 +157,4 @@ def check_finite(name: str, values: ndarray) -> None:
             return
     for place in np.argwhere(~np.isfinite(values))[:1]:
         where = f"row {place[0] + 1}, feature {place[1]}" if values.ndim > 1 else f"value {place[0] + 1}"
-        raise EmbedxError(f"{name}: {where} is not a finite float32; mend or scale it")
+        raise EmbedxError(f"{name}: {where} is not a finite float32; correct or rescale it")

@@ -35,7 +35,7 @@ def source_of(name: str) -> Source:
     try:
         size = os.stat(name).st_size
     except OSError as error:
-        remedy = near_file(name, "check the name and your rights", recipe_names())
+        remedy = near_file(name, "check the name and your permissions", recipe_names())
         raise EmbedxError(f"{name}: cannot be opened ({error.strerror}); {remedy}") from error
     return Source(name, ROWS, {"size": size} if os.path.isfile(name) else None)  # a pipe, as in <(zcat ...), is read once
 
@@ -62,7 +62,7 @@ class MemoryBudget:
         """Count so many bytes more; `EmbedxError` if that is too much."""
         self.n_bytes -= n_bytes
         if self.n_bytes < 0:
-            raise EmbedxError(f"{self.name}: takes more than half of the memory there is; give fewer rows, or more memory")
+            raise EmbedxError(f"{self.name}: takes more than half of the available memory; use fewer rows or more memory")
 
 
 class Lines:

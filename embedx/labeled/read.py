@@ -69,11 +69,11 @@ def read(
         if like is not None and not names_new_labels:
             ids, names = data.labels.ids, data.schema.names
             if names and data.schema.by_name and not keeps_empty and len(ids) and ids.min() >= like.n_labels:
-                progress.note(f'{name}: no label is known, such as "{names[-1]}"; the training data have "{names[0]}"')
+                progress.note(f'{name}: all labels are unknown, such as "{names[-1]}"; the training data have "{names[0]}"')
             data = replace(data, known=replace(data.schema, names=like.names))
         return data.rows(_split_rows(split, column, len(data))) if split else data
     except MemoryError as error:  # where less may be had than is free, as by `ulimit -v`
-        raise EmbedxError(f"{source}: takes more memory than may be had; give fewer rows, or more memory") from error
+        raise EmbedxError(f"{source}: takes more memory than is available; use fewer rows or more memory") from error
 
 
 def read_training(
@@ -230,7 +230,7 @@ def _with_labels(data: Labeled, file: str, progress: Progress, like: DataSchema 
     id_of, names = settled(words, by_name, names, file)
     labels = Labels(labels.offsets, id_of[labels.ids])
     if len(labels) != len(data):
-        raise EmbedxError(f"{file}: labels of {len(labels)} rows, but the features have {len(data)}; are they of one set?")
+        raise EmbedxError(f"{file}: labels of {len(labels)} rows, but the features have {len(data)}; do they belong together?")
     if like is None:
         n_labels = max(n_labels, known.n_labels, int(labels.ids.max(initial=-1)) + 1)
         known = replace(known, n_labels=n_labels, by_name=names is not None)

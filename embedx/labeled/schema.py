@@ -77,7 +77,7 @@ def read_label_names(file: str) -> list[str]:
         if not name:
             raise EmbedxError(f"{file}:{number}: no name; write the name of label {number - 1} there")
         if first.setdefault(name, number) < number:
-            raise EmbedxError(f'{file}:{number}: the name "{name}" stands in line {first[name]} too; tell the two labels apart')
+            raise EmbedxError(f'{file}:{number}: the name "{name}" is also in line {first[name]}; use different names')
     return names
 
 
@@ -103,7 +103,7 @@ def _unsigned(label: str) -> str:
 
 def _as_id(label: str, file: str) -> int:
     if not (label.isdecimal() and label.isascii()):
-        raise EmbedxError(f'{file}: label "{label}" is no id; the labels of the training data are whole numbers from 0')
+        raise EmbedxError(f'{file}: label "{label}" is not an id; the labels of the training data are whole numbers from 0')
     if len(label) > 10 or int(label) >= MAX_IDS:
         raise EmbedxError(f"{file}: label {label} is too large; ids count from 0 and stay below {MAX_IDS}")
     return int(label)

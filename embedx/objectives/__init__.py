@@ -56,7 +56,7 @@ MEASURED_FILE = Path(__file__).with_name("measured.json")  # written by `python 
 
 
 def table() -> list[tuple[str, ...]]:
-    """All objectives, a row each, under TABLE_HEAD; "rows" is how many output rows an example with one label meets."""
+    """All objectives, a row each, under TABLE_HEAD; "rows" is how many output rows are scored for an example with one label."""
     rows = {"all": "K", "path": "log K", "drawn": "1 + m", "retrieved": "found"}
     scores = measured()["objectives"]
     return [
@@ -73,11 +73,11 @@ def needs(objective: type[Objective]) -> str:
     uses_chance = objective(objective.Settings()).uses_log_expected_count
     found = [
         ("a tree", "path" in objective.candidates),
-        ("the chance of each draw", "drawn" in objective.candidates and uses_chance),
-        (f"{_count(objective.state_width, 'number')} kept for each input", objective.state_width),
-        (f"{_count(objective.uniforms_width, 'random number')} for each example", objective.uniforms_width),
-        ("the length of the input vector", objective.uses_score_gain),
-        ("a step of its own", objective.kind == "proximal"),
+        ("sampling probabilities", "drawn" in objective.candidates and uses_chance),
+        (f"{_count(objective.state_width, 'state value')} per input", objective.state_width),
+        (f"{_count(objective.uniforms_width, 'random number')} per example", objective.uniforms_width),
+        ("the norm of the input vector", objective.uses_score_gain),
+        ("its own update step", objective.kind == "proximal"),
     ]
     return ", ".join(words for words, it_does in found if it_does) or "-"
 
@@ -105,7 +105,7 @@ def measured_how() -> str:
     """What was measured, in a line."""
     about = measured()["about"]
     if not about:
-        return "The last three columns wait for `python -m eval objectives --publish`."
+        return "The last three columns are filled by `python -m eval objectives --publish`."
     return (
         f"The last three columns: skip-gram at each objective's defaults on {about['corpus']} ({about['words']:,} words), "
         f"{about['epochs']} epochs, {about['threads']} threads of {about['machine']}, {about['date']}; the log-likelihood "

@@ -52,7 +52,7 @@ class SoftmaxAugmentSettings(AugmentSettings):
     """Settings of augment and reduce for the softmax."""
 
     threshold: float = param(
-        1.0, "nats that the log normaliser may be below the largest score seen; 1e9 is no limit, as in the paper", at_least=0.0
+        1.0, "how far in nats the log normaliser may be below the largest score; 1e9: no limit, as in the paper", at_least=0.0
     )
 
 
@@ -61,7 +61,7 @@ class AugmentReduce(LocalObjective):
     title = "augment and reduce"
     paper = "Ruiz et al. 2018"
     formula = "u - z_y - 1 + e^-u (e^z_y + sum_k e^x_k), x_k = z_k - log(m q_k)"
-    advice = "probabilities of a softmax over many classes, each input seen many times; the likeliest held-out text"
+    advice = "probabilities of a softmax over many classes, each input seen many times; the highest held-out likelihood"
     Settings = SoftmaxAugmentSettings
     coefficients = staticmethod(coefficients)
     word_defaults = {"block_size": 32, "optimizer": "adagrad"}

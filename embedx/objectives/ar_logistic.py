@@ -89,7 +89,7 @@ class AugmentReduceLogistic(utility.UtilityObjective):
     title = "augment and reduce, multinomial logistic"
     paper = "Ruiz et al. 2018"
     formula = "-E_t[log s(t - z_y) s(z_y - t) + sum_k log s(t - z_k) / (m q_k)] - H[t]"
-    advice = "logistic noise instead of Gumbel's: tails on both sides, so that a class far behind keeps a chance"
+    advice = "logistic instead of Gumbel noise: tails on both sides, so that low scores keep some probability"
     coefficients = staticmethod(coefficients)
 
     def optimal_law(self, z: ndarray, label: ndarray) -> tuple[ndarray, ndarray]:

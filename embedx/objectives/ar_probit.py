@@ -103,7 +103,7 @@ class AugmentReduceProbit(utility.UtilityObjective):
     title = "augment and reduce, multinomial probit"
     paper = "Ruiz et al. 2018"
     formula = "-E_t[log phi(t - z_y) + sum_k log Phi(t - z_k) / (m q_k)] - H[t]"
-    advice = "normal noise instead of Gumbel's: thin tails, so that a class far behind has no chance"
+    advice = "normal instead of Gumbel noise: thin tails, so that low scores get almost no probability"
     coefficients = staticmethod(coefficients)
 
     def optimal_law(self, z: ndarray, label: ndarray) -> tuple[ndarray, ndarray]:

@@ -1,8 +1,8 @@
 """The contract between an objective and the engine: an objective works on scores, and the engine does the rest.
 
     scores z_k = h·w_k         for the candidates: the positives and a selected set of output rows
-    loss, c_k = ∂loss/∂z_k     what `coefficients` makes of them
-    w_k -= lr · c_k · h        h -= lr · Σ_k c_k w_k: the engine's business
+    loss, c_k = ∂loss/∂z_k     computed by `coefficients`
+    w_k -= lr · c_k · h        h -= lr · Σ_k c_k w_k, done by the engine
 
 `coefficients` is one compiled function with this signature for every objective, so that one compiled engine serves them all by
 an indirect call:
@@ -30,7 +30,7 @@ an indirect call:
     lr         float32  learning rate for the objective's own state: the engine's, times `UpdateRule.state_rate`
 
 The same function is compiled for float64 too, where a full batch is brought to its optimum: constants are written as float32
-or integers and helpers take both. Examples are to be taken in order, for several may share a key. A candidate with neither
+or integers and helpers take both. Examples are taken in order, because several may share a key. A candidate with neither
 label nor sample_count holds whatever was there before: it gets coefficient 0 and must stay out of sums and maxima. An example
 without a positive leaves its state alone and gets coefficients 0.
 
@@ -47,7 +47,7 @@ many of its m pairs have k as their positive. The gradient is the sum over the p
 of other pairs among its negatives. A candidate that is present with certainty rather than drawn has sample_count 1 and
 log_expected_count 0. On a tree the bits of all paths are counted.
 
-An objective whose positives are "joint" and that takes `pairs_as_set` gets the same, and takes the m positives for one set, not
+An objective whose positives are "joint" and that takes `pairs_as_set` gets the same, and treats the m positives as one set, not
 for m pairs.
 
 An objective that is a sum over candidates may have a second function of the same signature, `dual_steps`, for dual coordinate
@@ -60,7 +60,7 @@ the dual variables.
       batch.score_gain  the input's squared length
       batch.key         each example's row in alpha, float32 (keys, n), which is updated; zero at the start
 
-Which rows compete is decided by a sampler (`embedx.samplers`), of a kind that the objective names in `candidates`.
+The candidates are chosen by a sampler (`embedx.samplers`), of a kind that the objective names in `candidates`.
 """
 
 import abc

@@ -228,9 +228,9 @@ def coefficients(batch, state, constants, n_examples, n, lr):
 class Implicit(LocalObjective):
     name = "implicit"
     title = "proximal steps on the double sum"
-    paper = "ours; that of Fagan & Iyengar 2018 is `--set double-sum=proposed`"
+    paper = "a variant of Fagan & Iyengar 2018, whose own method is `--set double-sum=proposed`"
     formula = "as umax; at large rates log(e^z_y + sum_k e^x_k) - z_y, x_k = z_k - log(m q_k)"
-    advice = "as umax, with bounded steps of the scores; at large learning rates a biased one, complementary sampled softmax"
+    advice = "like umax, with bounded steps; at large learning rates it is complementary sampled softmax, which is biased"
     Settings = DoubleSumSettings
     coefficients = staticmethod(coefficients)
     label_defaults = {"optimizer": "sgd", "batch_size": 1, "learning_rate": 1.0}  # at 3.0 it is overconfident

@@ -19,8 +19,8 @@ class LdgsSettings(SearchSettings):
     )
     slack: float = param(
         3.0,
-        "with rescoring: how much further below the best score of a block (times the number of blocks) candidates "
-        "may be than the loss of the block alone would need",
+        "with rescoring: how much is added to the gap below a block's best score (times the number of blocks) up to which "
+        "rows become candidates; at 0 it is the gap that the loss of the block alone needs",
         at_least=0.0,
     )
     iterations: int = param(1, "iterations of message passing, without rescoring", at_least=1)
@@ -29,7 +29,7 @@ class LdgsSettings(SearchSettings):
 class Ldgs(RetrievalObjective):
     name = "ldgs"
     title = "loss decomposition guided search"
-    paper = "Yen et al. 2018, with exact scores of what is found; algorithm 2 is `--set rescore=no`"
+    paper = "Yen et al. 2018, with exact scores of the rows found; algorithm 2 is `--set rescore=no`"
     formula = LOSS
     advice = "10^5 labels and more, dense features or a hidden layer: near the exact loss at a fraction of its time"
     Settings = LdgsSettings

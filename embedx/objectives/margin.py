@@ -170,7 +170,7 @@ class Margin(Objective):
     title = "smoothed max-margin"
     paper = "Yen et al. 2018"
     formula = "max_c sum_k (c_k (z_k + [k≠y]) - mu/2 c_k^2)"
-    advice = "the fastest exact loss for huge label sets, because few rows move; it gives no probabilities of its own"
+    advice = "the fastest exact loss for huge label sets, because few rows are updated; it defines no probabilities"
     Settings = MarginSettings
     coefficients = staticmethod(coefficients)
     positives = "joint"

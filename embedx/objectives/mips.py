@@ -14,7 +14,7 @@ class Mips(RetrievalObjective):
     title = "maximum inner product search"
     paper = "Yen et al. 2018, algorithm 1; Auvolat et al. 2015"
     formula = LOSS
-    advice = "as ldgs with one index of whole rows: about twice as fast for each example"
+    advice = "like ldgs, with one index of whole rows: about twice as fast per example"
     Settings = SearchSettings
 
     def search(self, n_classes: int) -> SearchSpec:

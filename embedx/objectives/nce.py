@@ -37,7 +37,7 @@ class NoiseContrastive(Objective):
     title = "noise-contrastive estimation"
     paper = "Gutmann & Hyvärinen 2010"
     formula = "softplus(-x_y) + m E_q[softplus(x_k)], x_k = z_k - log(m q_k)"
-    advice = "negative sampling for probabilities: scores that need no normalising, given many negatives and a bias"
+    advice = "negative sampling that gives probabilities: scores need no normalisation, given many negatives and a bias"
     Settings = SampledSettings
     coefficients = staticmethod(coefficients)
     positives = "summed"

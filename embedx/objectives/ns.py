@@ -58,7 +58,7 @@ def _regularised(batch, constants, e, n):
 class NegativeSamplingSettings(SampledSettings):
     """Settings of negative sampling."""
 
-    score_l2: float = param(0.0, "L2 regularisation of scores to which the log of the noise is added", at_least=0.0)
+    score_l2: float = param(0.0, "L2 regularisation of the scores, after adding the log of the noise", at_least=0.0)
 
 
 class NegativeSampling(Objective):

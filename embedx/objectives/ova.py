@@ -108,7 +108,7 @@ class OneVsAll(Objective):
     title = "one-vs-all"
     paper = "Rifkin & Klautau 2004"
     formula = "softplus(-z_y) + sum_(k≠y) softplus(z_k)"
-    advice = "several labels per input: a probability for each label by itself"
+    advice = "several labels per input: an independent probability for each label"
     Settings = OneVsAllSettings
     coefficients = staticmethod(coefficients)
     word_defaults = {"sampler": "all"}

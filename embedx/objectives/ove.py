@@ -44,7 +44,7 @@ class OneVsEach(Objective):
     title = "one-vs-each"
     paper = "Titsias 2016"
     formula = "sum_(k≠y) softplus(z_k - z_y)"
-    advice = "a bound without state; its steps grow with the number of classes, so take adagrad"
+    advice = "a bound without state; its steps grow with the number of classes, so use adagrad"
     Settings = SampledSettings
     coefficients = staticmethod(coefficients)
     word_defaults = {"learning_rate": 2.0, "sampler": "unigram"}

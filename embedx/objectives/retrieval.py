@@ -46,14 +46,14 @@ class SearchSettings(Settings, fine=True):
         0.02, "epochs with drawn negatives (for words `draws`, for labels --negatives) before the search begins", at_least=0.0
     )
     found: int | None = param(
-        None, "rows of the highest scores that each word keeps of those that it finds; by default 4 beside drawn rows, 8 alone",
+        None, "highest-scoring rows that are kept for each word; by default 4 with drawn rows, 8 without",
         at_least=1, at_most=256,
     )  # fmt: skip
     refresh: int = param(256, "refresh the rows found for a word every N of its occurrences as an input", at_least=1)
     tail: bool = param(
         True,
         "loss `softmax`: drawn rows (`draws`) stand for all that are not found, by an unbiased estimate of the normaliser; "
-        "without, the loss is among the rows found alone",
+        "without, the loss is over the rows found only",
     )
 
 

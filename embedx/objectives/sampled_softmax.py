@@ -101,7 +101,7 @@ class SampledSoftmax(Objective):
     title = "sampled softmax"
     paper = "Jean et al. 2015"
     formula = "log sum_k n_k e^x_k - x_y, x_k = z_k - log e_k"
-    advice = "a softmax among few rows, with probabilities of all; close to it with any number of negatives if hits are kept"
+    advice = "softmax over sampled rows, close to the full softmax with any number of negatives if --set keep-hits=yes"
     Settings = SampledSoftmaxSettings
     coefficients = staticmethod(coefficients)
     word_defaults = {"optimizer": "bounded-adagrad", "learning_rate": 1.5}

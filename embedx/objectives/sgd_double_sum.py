@@ -19,7 +19,7 @@ class SgdDoubleSum(LocalObjective):
     title = "SGD on the double sum of Raman et al. 2016"
     paper = "baseline of Fagan & Iyengar 2018"
     formula = "u - z_y - 1 + e^-u (e^z_y + sum_k e^x_k), x_k = z_k - log(m q_k)"
-    advice = "only as the baseline of umax and implicit: by plain sgd it diverges unless the learning rate is tiny"
+    advice = "only as the baseline of umax and implicit: with plain SGD it diverges unless the learning rate is tiny"
     Settings = DoubleSumSettings
     coefficients = staticmethod(coefficients)
     word_defaults = {"block_size": 32, "learning_rate": 1.0}

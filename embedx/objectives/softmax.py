@@ -46,7 +46,7 @@ class Softmax(Objective):
     title = "exact softmax"
     paper = "Bridle 1990"
     formula = "log sum_k e^z_k - z_y"
-    advice = "up to some ten thousand classes: the loss that the others approximate"
+    advice = "up to about ten thousand classes: the loss that the others approximate"
     coefficients = staticmethod(coefficients)
     word_defaults = {"block_size": 32}
     positives = "joint"

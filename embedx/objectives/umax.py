@@ -68,7 +68,7 @@ class UmaxSettings(DoubleSumSettings):
     """Settings of U-max."""
 
     threshold: float = param(
-        1.0, "nats that the log normaliser may be below that of the scores seen before it is reset", at_least=0.0
+        1.0, "the log normaliser is reset when it is further than this below that of the scores seen, in nats", at_least=0.0
     )
 
 
@@ -77,7 +77,7 @@ class Umax(LocalObjective):
     title = "U-max"
     paper = "Fagan & Iyengar 2018"
     formula = "u - z_y - 1 + e^-u (e^z_y + sum_k e^x_k), x_k = z_k - log(m q_k)"
-    advice = "as ar, with inputs seen few times: u follows the learning rate, not the number of updates"
+    advice = "like ar, for inputs seen few times: u follows the learning rate, not the number of updates"
     Settings = UmaxSettings
     coefficients = staticmethod(coefficients)
     in_kernel = ("threshold",)

@@ -29,7 +29,7 @@ class BoundedAdagrad(Optimizer):
     """Declares row-wise Adagrad with a bounded rate."""
 
     name = "bounded-adagrad"
-    meaning = "rowwise-adagrad whose step size falls to a seventieth of the learning rate at most"
+    meaning = "rowwise-adagrad whose step size falls no further than to a seventieth of the learning rate"
     commands = (WORDS,)
     keeps = "per_row"
     accumulate, divisor = accumulate, divisor

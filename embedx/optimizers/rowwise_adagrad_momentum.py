@@ -42,5 +42,5 @@ class RowwiseAdagradMomentum(Optimizer):
     """Declares row-wise Adagrad with momentum."""
 
     name = "rowwise-adagrad-momentum"
-    meaning = "rowwise-adagrad with momentum, for --collapsed alone"
+    meaning = "rowwise-adagrad with momentum, only for --collapsed"
     commands = (COLLAPSED,)

@@ -65,7 +65,7 @@ def report(
         raise EmbedxError("--test-labels needs --test")
     check_free(out, overwrite)
     if not out.resolve().parent.is_dir():
-        raise EmbedxError(f"{out}: its folder does not exist; make it, or choose another --output")
+        raise EmbedxError(f"{out}: its folder does not exist; create it, or choose another --output")
     loaded: list[Any] = [classification.load(each) if is_classifier else vectors.load_folder(each) for each in folders]
     if other is not None:
         found = about_pair(loaded)

@@ -5,6 +5,6 @@ from embedx.samplers.contract import Sampler
 
 class Search(Sampler):
     name = "search"
-    meaning = "the rows of the highest scores, found by an index"
+    meaning = "the rows with the highest scores, found by an index"
     candidates = "retrieved"
     needs_dense_inputs = True

@@ -22,7 +22,7 @@ class UnigramSettings(Settings):
 
 class Unigram(AliasSampler):
     name = "unigram"
-    meaning = "rows drawn by a power of their counts"
+    meaning = "rows drawn with probability proportional to a power of their count"
     Settings = UnigramSettings
 
     def probabilities(self, counts: np.ndarray) -> np.ndarray:

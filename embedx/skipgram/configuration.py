@@ -174,12 +174,12 @@ def completed(settings: SkipGramSettings, objective: Objective) -> SkipGramSetti
     is_retrieved = samplers.SAMPLERS[sampler].candidates == "retrieved"
     if settings.block_size == 0 and (is_retrieved or not ENCODERS[settings.architecture].PER_CONTEXT):
         other = f"--sampler {sampler}" if is_retrieved else f"--architecture {settings.architecture}"
-        raise EmbedxError(f"--block-size 0 draws candidates for each pair, which {other} cannot do; take 1 or more")
+        raise EmbedxError(f"--block-size 0 draws candidates for each pair, which {other} cannot do; use 1 or more")
     optimizer = optimizers.find(settings.optimizer, WORDS)
     if objective.kind == "proximal" and optimizer.keeps == "per_coordinate":
         raise EmbedxError(
-            f"--optimizer {settings.optimizer} gives each number of a row a rate of its own, but the step of --objective "
-            f"{objective.name} is at one rate for each row; take rowwise-adagrad, bounded-adagrad or sgd"
+            f"--optimizer {settings.optimizer} has a learning rate for each coordinate, but the step of --objective "
+            f"{objective.name} needs one for each row; use rowwise-adagrad, bounded-adagrad or sgd"
         )
     rate = settings.learning_rate or optimizer.rates[WORDS]
     buckets = settings.ngrams.n_buckets if settings.ngrams else settings.buckets
@@ -207,7 +207,7 @@ def _collapsed(name: str, options: Record) -> tuple[Objective, SkipGramSettings]
             raise EmbedxError(f"{option_name(each)} does not apply with --collapsed --objective {name}")
     search = made.search(2)
     if search is not None and search.message_iterations > 0:
-        raise EmbedxError("--collapsed takes exact scores of the rows found; leave out --set rescore=no")
+        raise EmbedxError("--collapsed needs exact scores of the rows found; leave out --set rescore=no")
     draws = {"draws": TAIL} if made.has_tail else {}
     settings = SkipGramSettings.from_options({**DEFAULTS, **draws, **options, "sampler": objective.samplers()[0]})
     optimizers.find(settings.optimizer, COLLAPSED)
@@ -248,7 +248,7 @@ def warn_of_rate(settings: SkipGramSettings, objective: Objective, progress: Pro
     if settings.optimizer == objective.word_defaults.get("optimizer", SkipGramSettings.optimizer):
         usual = float(objective.word_defaults.get("learning_rate", usual))
     if not usual / FAR_RATE < rate < usual * FAR_RATE:
-        remedy = "leave it out" + (", or add --optimizer sgd for a rate of word2vec" if rate < usual else "")
+        remedy = "leave it out" + (", or add --optimizer sgd to use word2vec's rates" if rate < usual else "")
         progress.note(
             f"warning: --learning-rate {rate:g} is far from {usual:g}, the default of {settings.optimizer} here; {remedy}"
         )

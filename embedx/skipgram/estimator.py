@@ -35,8 +35,8 @@ class SkipGram:
 
     Takes every setting of `embedx train` by name, and gensim's names of some: vector_size, negative, workers, alpha (which asks
     for gensim's optimiser, "sgd"), iter, max_final_vocab, sg, hs and cbow_mean. None is the default. `fit` accepts what the
-    command line does, or an iterable of token lists. Of token lists it is a transformer by scikit-learn's conventions, whose
-    `transform` gives each the mean of its words' vectors.
+    command line does, or an iterable of token lists. On token lists it is a scikit-learn transformer:
+    `transform` returns the mean of each list's word vectors.
 
     cache_dir  where encoded text is kept; by default as `embedx train` does
     verbose    whether to report progress on standard error
@@ -76,11 +76,11 @@ class SkipGram:
 
     @parameters.python_names()
     def fit(self, corpora: Corpora, y: object = None, *, callbacks: Iterable[task.Callback] = ()) -> Self:
-        """Train; the result is `self.model`. Raises `EmbedxError`. Ctrl-C keeps the model so far and is raised again; so is
-        `DivergedError` when training diverges at lower rates too, with the model of what was last found good, if anything was.
+        """Train; the result is `self.model`. Raises `EmbedxError`. Ctrl-C keeps the model so far and is raised again. Raises
+        `DivergedError` when training diverges even at lower learning rates; `self.model` is then the last good one, if any.
 
         corpora    files, patterns, directories, URLs or names of corpora, one or a list, or token lists
-        y          not looked at
+        y          ignored
         callbacks  each is called with an `EpochEnd` after every epoch; training ends when one returns True
         """
         names = [corpora] if isinstance(corpora, str | Path) else corpora if isinstance(corpora, Sequence) else []
@@ -131,7 +131,7 @@ class SkipGram:
         return dict(self._params)
 
     def set_params(self, **params: Any) -> Self:
-        """Change settings, any that `SkipGram` takes. Raises as making one does, and then changes nothing."""
+        """Change any settings that `SkipGram` takes. Raises the errors of the constructor, and then changes nothing."""
         parameters.check_names("SkipGram", params, [*OWN, *FIELDS, *parameters.GENSIM, *parameters.SWITCHES])
         vars(self).update(vars(type(self)(**{**self._params, **parameters.without_gensims_names(params)})))
         return self

@@ -214,7 +214,7 @@ class RetrievedStream(Streamed):
         like = self._retrieved_arguments(self.updater.index, self.workers[0], 0, 0, 0.0)
         load_kernel(engine.train_chunk_retrieved, self.objective.coefficients, self.sampler, like, progress)
         size, n_found = self.found.rows.nbytes / 1e6, self.found.rows.shape[1]
-        progress.detail(f"each word keeps the {n_found} rows of the highest scores that it finds: {size:.3g} MB")
+        progress.detail(f"each word keeps its {n_found} highest-scoring rows: {size:.3g} MB")
 
     def phase(self, step: int) -> int:
         """1 where rows are retrieved."""

@@ -25,7 +25,7 @@ def check_disk(folder: Path, model: float, checkpoints: float) -> tuple[str, boo
     free = free_disk(folder)
     if model > free:
         needs = f"{amount(model)} are to be written (model {amount(model)})"
-        raise EmbedxError(f"{folder}: the disk has {amount(free)} free, and {needs}; choose another --output")
+        raise EmbedxError(f"{folder}: the disk has {amount(free)} free, but {needs}; choose another --output")
     more = f"; in a long run checkpoints {amount(checkpoints)} more" if checkpoints else ""
     is_short = model + checkpoints > free
     line = f"disk: {summary({'model': model}, free)}{more}{', which do not fit' * is_short}"

@@ -113,7 +113,7 @@ def reading(file: Path) -> Iterator[None]:
     except FileNotFoundError:
         raise damaged(file, "missing") from None
     except PermissionError as error:
-        raise EmbedxError(f"{file}: cannot be read ({error.strerror}); check your rights to it") from error
+        raise EmbedxError(f"{file}: cannot be read ({error.strerror}); check its permissions") from error
     except Exception as error:  # numpy raises what it likes, given the bytes
         text = f"no {error}" if isinstance(error, KeyError) else str(getattr(error, "strerror", None) or error)
         raise damaged(file, f"damaged ({_short(' '.join(text.split()) or type(error).__name__)})") from error
@@ -151,7 +151,7 @@ def read_description(path: Path) -> Record:
     with reading(file):
         description = json.loads(file.read_bytes())
         if not isinstance(description, dict):
-            raise ValueError("it is no object")
+            raise ValueError("it is not a JSON object")
         version = description["format"]
         names, arrays, settings, facts, _ = (description[key] for key in ("names", "arrays", "settings", "facts", "task"))
         if version != FORMAT:

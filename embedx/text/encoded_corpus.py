@@ -67,7 +67,7 @@ def load(folder: Path, progress: Progress) -> EncodedCorpus | None:
     """The kept corpus in `folder`; None if there is none, or only a damaged one, which is reported. Reads all of its files."""
     try:
         if read_about(folder)["data_checksum"] != checksum(folder):
-            raise ValueError(f"{ABOUT}: the checksum of the other files is another one")
+            raise ValueError(f"{ABOUT}: the checksum of the other files differs")
         return EncodedCorpus(folder)
     except MemoryError:
         raise

@@ -44,7 +44,7 @@ def fetch(named: Recipe | str, to: Path | None = None, progress: Progress = SILE
     target = folder / recipe.download
     here = [str(target)] if target.exists() else recipe.files_here() if to is None else []
     if here:
-        progress.note(f"{here[0]}: is here; nothing is fetched")
+        progress.note(f"{here[0]}: already here; nothing is fetched")
         return Path(here[0])
     part = folder / f"{recipe.download}.part"
     if is_locked(part):
@@ -62,7 +62,7 @@ def fetch(named: Recipe | str, to: Path | None = None, progress: Progress = SILE
                 part.unlink()
     except OSError as error:
         why = error.strerror or error
-        raise EmbedxError(f"{recipe.name}: {folder}: {why}; make room there or choose a folder by --to") from error
+        raise EmbedxError(f"{recipe.name}: {folder}: {why}; free some space or choose another folder with --to") from error
     if to is not None:
         _link(target, progress)
     return target
@@ -106,9 +106,9 @@ def _download(recipe: Recipe, part: Path, progress: Progress) -> None:
         except _FailedError as error:
             failures.append(f"{url}: {error}")
             if len(failures) < len(recipe.urls):
-                progress.note(f"{url}: {error}; the next mirror is tried")
+                progress.note(f"{url}: {error}; trying the next mirror")
     size = part.stat().st_size
-    kept = f"; the {amount(size)} that came are kept, and resumed next time" if size else ""
+    kept = f"; the {amount(size)} received are kept, and resumed next time" if size else ""
     remedy = f"; or fetch it elsewhere and put {recipe.download} into {part.parent}"
     raise EmbedxError(f"{recipe.name}: cannot be fetched ({'; '.join(failures)}){kept}{remedy}")
 

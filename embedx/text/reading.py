@@ -50,7 +50,7 @@ def read(
             if words.outgrows(memory):
                 if not writer.spill.segments:
                     what = "they go to disk, and are merged at the end; --set vocab-memory=N gives them more"
-                    progress.note(f"the different words outgrow {amount(memory)} after {n_tokens:,} words of text: {what}")
+                    progress.note(f"the distinct words exceed {amount(memory)} after {n_tokens:,} words of text: {what}")
                 writer.set_aside(words.emptied())
     progress.finish()
     writer.write_words(words.words, memory, progress)
@@ -64,10 +64,10 @@ def check_found(report: Record, sources: Sequence[Source], settings: TextSetting
     names = sources[0].name if len(sources) == 1 else f"{sources[0].name} and {len(sources) - 1} more"
     why = f"is it the right file, and --tokenizer {settings.tokenizer} the right one?"
     if kinds := skipped_kinds(report["sources"]):
-        why = f"skipped are {kinds}"
+        why = f"skipped: {kinds}"
     elif n := sum(each["bad_records"] for each in report["sources"]):
         first = next(each["first_bad_record"] for each in report["sources"] if each["bad_records"])
-        why = f"{n:,} records are skipped ({first}); check --json-field or --column"
+        why = f"{n:,} records were skipped ({first}); check --json-field or --column"
     raise EmbedxError(f"{names}: no words in it; {why}")
 
 

@@ -83,7 +83,7 @@ class Recipe:
             remedy = f"get it {self.obtain}, then put {self.files[0]} into the working directory"
         elif self.urls:
             where = f"put {self.download} of {self.urls[0]} into the working directory or {data_folder()}"
-            remedy = f"embedx corpus fetch {self.name} gets it, or {where}"
+            remedy = f"get it with `embedx corpus fetch {self.name}`, or {where}"
         else:
             remedy = f"put {self.files[0]} into the working directory or name its path instead"
         raise EmbedxError(f"{self.name}: not on this machine; {remedy}")

@@ -91,7 +91,7 @@ def check_formats(sources: Sequence[Source], settings: TextSettings) -> None:
     ):  # fmt: skip
         if value is not None and format not in formats:
             remedy = f"rename it, or give it on standard input, as in: embedx train - {option} {value} < FILE"
-            raise EmbedxError(f"{option} {value}: by its name no corpus is {what}; {remedy}")
+            raise EmbedxError(f"{option} {value}: no corpus has the suffix of {what}; {remedy}")
 
 
 def is_url(name: str) -> bool:
@@ -166,7 +166,7 @@ def current_fingerprint(source: Source) -> Record | None:
 def _of_recipe(recipe: Recipe) -> list[Source]:
     if recipe.kind != "text":
         remedy = f"train a classifier on it with `embedx classify {recipe.name}`"
-        raise EmbedxError(f"{recipe.name}: labelled data, no text; {remedy}")
+        raise EmbedxError(f"{recipe.name}: labelled data, not text; {remedy}")
     files = [_file(path, recipe.members or ALL_MEMBERS) for path in recipe.find_files()]
     name = recipe.name if len(files) == 1 else ""
     return [

@@ -63,7 +63,7 @@ class Spill:
             numbers[entries] = np.repeat(entries[groups], np.diff(groups, append=len(entries)))
             n_types += len(groups)
         if n_types > MAX_TYPES:
-            raise EmbedxError(f"more than {MAX_TYPES} different words: clean the text, or try --tokenizer words")
+            raise EmbedxError(f"more than {MAX_TYPES} distinct words: clean the text, or try --tokenizer words")
         old_letters, old_starts = np.memmap(self._letters, uint8, "r").data, np.memmap(self._starts, int64, "r")
         new_starts = np.lib.format.open_memmap(starts, "w+", int64, shape=(n_types + 1,))
         all_tokens = np.memmap(tokens, int32, "r+")

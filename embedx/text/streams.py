@@ -143,7 +143,7 @@ def open_source(source: Source) -> CountedReader:
     except ImportError as error:
         raise EmbedxError(f'{source.name}: reading this needs more packages; pip install "smart_open[all]"') from error
     except Exception as error:  # every kind of storage has its own
-        raise EmbedxError(f"{source.name}: cannot be opened ({reason(error)}); check the name and your rights") from error
+        raise EmbedxError(f"{source.name}: cannot be opened ({reason(error)}); check the name and your permissions") from error
 
 
 # ---- decompression
@@ -155,7 +155,7 @@ def damage_explained(source: Source) -> Iterator[None]:
     try:
         yield
     except EOFError as error:
-        raise EmbedxError(f"{source.name}: ends too early, the compressed data are cut off; fetch or copy it again") from error
+        raise EmbedxError(f"{source.name}: the compressed data are truncated; fetch or copy it again") from error
     except DumpError as error:
         raise EmbedxError(f"{source.name}: {error}") from error
     except DAMAGED as error:
@@ -264,7 +264,7 @@ def text_blocks(
             if not whole:  # where records end sentences by themselves
                 yield b"\n"
         if not found:
-            raise EmbedxError(f"{source.name}: no member of it is {source.members}; is it the right file?")
+            raise EmbedxError(f"{source.name}: no member matches {source.members}; is it the right file?")
 
 
 def _text_of_file(source: Source, file: CountedReader, settings: TextSettings, threads: int, report: Record) -> Iterator[bytes]:
@@ -279,7 +279,7 @@ def _text_of_file(source: Source, file: CountedReader, settings: TextSettings, t
     head = next(filter(None, blocks), b"")
     blocks = itertools.chain([head], blocks)
     if source.reader == ROWS and head.startswith(PARQUET_START):
-        raise EmbedxError(f"{name}: Parquet is read from its end; store it in a file first")
+        raise EmbedxError(f"{name}: Parquet needs random access; save it to a file first")
     _check_is_text(name, head)
     if format in ("json", "table"):
         values = (tables.json_values if format == "json" else tables.table_values)(tables.lines_of(blocks, name), name, field)
@@ -287,10 +287,10 @@ def _text_of_file(source: Source, file: CountedReader, settings: TextSettings, t
     if DUMP_START.match(head[:DUMP_START_BYTES].decode("utf-8", "ignore")):
         return paragraphs(blocks, source.cut_off, threads)
     if source.reader == "wikipedia":
-        raise EmbedxError(f"{name}: no Wikipedia dump, as its name or recipe says: it does not begin with <mediawiki>")
+        raise EmbedxError(f"{name}: not a Wikipedia dump, despite its name or recipe: it does not begin with <mediawiki>")
     if source.reader != ROWS and begins_labelled(head):
         remedy = f"train a classifier on it with `embedx classify {shlex.quote(name)}`"
-        raise NotTextError(f"{name}: labelled data, no text; {remedy}", "labelled data (embedx classify)")
+        raise NotTextError(f"{name}: labelled data, not text; {remedy}", "labelled data (embedx classify)")
     if source.reader == EDGES and COMMA_SEPARATED.search(head):
         return (block.replace(b",", b" ") for block in blocks)
     return blocks

@@ -46,7 +46,7 @@ class Bad(NamedTuple):
 def count_bad(report: Record, on_bad: str, place: str, bad: Bad) -> None:
     """The record at `place`, FILE:LINE, is bad: an error, unless `on_bad` is "skip", else counted in the source's report."""
     if on_bad == "error":
-        raise EmbedxError(f"{place}: {bad.why}; {bad.remedy}, or leave out such records by --on-bad-record skip")
+        raise EmbedxError(f"{place}: {bad.why}; {bad.remedy}, or skip such records with --on-bad-record skip")
     report["first_bad_record"] = report["first_bad_record"] or f"{place}: {bad.why}"
     report["bad_records"] += 1
 
@@ -129,7 +129,7 @@ def lines_of(blocks: Iterable[bytes], name: str) -> Iterator[bytes]:
     for number, line in enumerate(iter(lambda: reader.readline(MAX_RECORD_BYTES + 1), b""), 1):
         if len(line) > MAX_RECORD_BYTES:
             limit = f"a line of more than {MAX_RECORD_BYTES:,} bytes"
-            raise EmbedxError(f"{name}:{number}: {limit}; is it the right file, with a record a line?")
+            raise EmbedxError(f"{name}:{number}: {limit}; is it the right file, with one record per line?")
         yield line
 
 
@@ -254,7 +254,7 @@ def parquet_records(
         raise (NotTextError(message, TABLE) if is_text else EmbedxError(message)) from error
     stored = file.file
     if not stored.seekable():
-        raise EmbedxError(f"{name}: Parquet is read from its end; store it in a file first")
+        raise EmbedxError(f"{name}: Parquet needs random access; save it to a file first")
     size = stored.seek(0, io.SEEK_END)
     stored.seek(0)
     try:

@@ -354,7 +354,7 @@ class Tokenizer:
             letters = grown(letters, n_letters)
         if types + 2 > len(starts):
             if types >= MAX_TYPES:
-                raise EmbedxError(f"more than {MAX_TYPES} different words: clean the text, or try --tokenizer words")
+                raise EmbedxError(f"more than {MAX_TYPES} distinct words: clean the text, or try --tokenizer words")
             starts = grown(starts, types + 2)
         while 2 * types >= len(slots):
             old, slots = slots, np.zeros((2 * len(slots), 2), int64)

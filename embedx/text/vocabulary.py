@@ -65,9 +65,9 @@ def select(corpus: EncodedCorpus, settings: VocabularySettings) -> tuple[Vocabul
     counts, kept = corpus.counts, np.flatnonzero(is_wanted(corpus, settings))
     kept = kept[np.argsort(-counts[kept], kind="stable")][: settings.max_vocab]  # only these, because most words are rare
     if len(kept) == 0 and settings.vocab is not None:
-        raise EmbedxError(f"--vocab {settings.vocab}: none of its words is in the text; is it tokenised alike?")
+        raise EmbedxError(f"--vocab {settings.vocab}: none of its words is in the text; is the text tokenised in the same way?")
     if len(kept) == 0:
-        seen = f"no word is seen {settings.min_count} times, the most frequent one {counts.max(initial=0)}"
+        seen = f"no word occurs {settings.min_count} times, the most frequent one {counts.max(initial=0)}"
         raise EmbedxError(f"{seen}; lower --min-count, or give more text")
     remap = np.full(len(counts), -1, int32)
     remap[kept] = np.arange(len(kept), dtype=int32)
@@ -93,5 +93,5 @@ def listed(path: str) -> list[str]:
     except OSError as error:
         why = str(error.strerror)
     if not words:
-        raise EmbedxError(f"--vocab {path}: {why}; give a file of a word a line")
+        raise EmbedxError(f"--vocab {path}: {why}; give a file with one word per line")
     return words

@@ -180,7 +180,7 @@ def _pages(blocks: Iterable[bytes], cut_off: bool) -> Iterator[Page]:
         n_bytes += len(block)
         if n_bytes > MAX_BYTES:
             limit = f"a page of more than {MAX_BYTES:,} bytes"
-            raise DumpError(f"no dump as MediaWiki writes it ({limit}); is it the right file?")
+            raise DumpError(f"not a MediaWiki dump ({limit}); is it the right file?")
 
 
 def _is_article(page: dict[str, str], namespaces: dict[str, str]) -> bool:

@@ -72,9 +72,9 @@ def requested(output: Path) -> tuple[str, Record, str]:
         found = str(run["command"]), dict(run["arguments"]), str(run["directory"])
         version = run["embedx"]
     except FileNotFoundError:
-        raise EmbedxError(f"{output}: no run to resume (there is no {file}); start it by its command") from None
+        raise EmbedxError(f"{output}: no run to resume (there is no {file}); start it with its original command") from None
     except DAMAGED as error:
-        raise EmbedxError(f"{file}: damaged ({error}); start the run again by its command, with --overwrite") from error
+        raise EmbedxError(f"{file}: damaged ({error}); start the run again with its command and --overwrite") from error
     if version != folders.installed_version():
         raise EmbedxError(
             f"{file}: of embedx {version}, while this is {folders.installed_version()}; resume it with that version, or start "
@@ -271,7 +271,7 @@ class Checkpoints:
 
     def how_to_resume(self, output: Path) -> str:
         """How to resume a run whose model cannot be written; "" if there is no checkpoint."""
-        return f"when that is mended `{resumed_by(output)}` continues from the last checkpoint" if self.states() else ""
+        return f"when that is fixed, `{resumed_by(output)}` continues from the last checkpoint" if self.states() else ""
 
     def finish(self) -> None:
         """Wait until what is being written is on disk."""

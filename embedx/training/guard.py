@@ -166,7 +166,7 @@ class Guard:
             return went.format(level, loss)
         baseline = level if self.baseline is None else min(self.baseline, level)
         if is_over and self.lowered and above(loss, baseline) > (0 if self.phase == 0 else SLACK):
-            return f"the loss ended at {loss:.4g}, while that of a model without inputs is {baseline:.4g}"
+            return f"the loss ended at {loss:.4g}, while that of a model that ignores its inputs is {baseline:.4g}"
         is_far = max(height / FAR, above(mean, level) / VERY_FAR) > 1
         return went.format(level, max(loss, mean)) if is_far else None
 

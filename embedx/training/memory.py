@@ -58,7 +58,7 @@ def allocating(what: str, remedy: str) -> Iterator[None]:
     try:
         yield
     except MemoryError as error:
-        raise EmbedxError(f"{what} need more memory than there is ({amount(available_memory())}); {remedy}") from error
+        raise EmbedxError(f"{what} need more memory than is available ({amount(available_memory())}); {remedy}") from error
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class MemoryPlan:
         """Raise `EmbedxError` if it does not fit; `what` needs it, and `remedy` is what to do."""
         if not self.fits:
             need = amount(sum(self.needs.values()))
-            raise EmbedxError(f"{what} need {need}, more than the {amount(self.available)} there are; {remedy}")
+            raise EmbedxError(f"{what} need {need}, more than the {amount(self.available)} available; {remedy}")
 
     @property
     def parts(self) -> dict[str, float]:

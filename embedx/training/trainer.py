@@ -25,7 +25,7 @@ from embedx.training.schedule import Schedule
 from embedx.training.state import TrainState
 from embedx.training.strategy import Strategy, Tally
 
-NO_TIME = "nothing was trained before the --time-budget was over; give more time"
+NO_TIME = "the --time-budget was over before anything was trained; give more time"
 AfterEpoch = Callable[[int, Tally, float], bool]  # epoch, what it did, seconds of training so far; True ends the training
 
 
@@ -229,7 +229,7 @@ class _Work:
         is_out_of_time = schedule.time_budget is not None and self.seconds >= schedule.time_budget
         if not is_out_of_time and guard.roll_back():
             to = f"{self.tally.words:,} {schedule.unit}" if self.next_step else "the start"
-            self.progress.note(f"warning: {wrong}: back to {to}, learning rate {self.rate_at(self.next_step):.4g}")
+            self.progress.note(f"warning: {wrong}: rolled back to {to}, learning rate {self.rate_at(self.next_step):.4g}")
             self.wrong, self.reached = None, 0
             if checkpoints is not None and checkpoints.states():  # which are of what went wrong
                 checkpoints.take(self.state)

@@ -113,7 +113,7 @@ def _table(model: WordVectors, format: Format, settings: ExportSettings, progres
     """The table to write. Raises EmbedxError if the model lacks it, or the format cannot hold it."""
     if settings.dtype not in format.dtypes:
         able = ", ".join(name for name, each in formats.FORMATS.items() if settings.dtype in each.dtypes)
-        raise EmbedxError(f"--dtype {settings.dtype}: not with --format {format.name}; taken by {able}")
+        raise EmbedxError(f"--dtype {settings.dtype}: not available with --format {format.name}; taken by {able}")
     model = model.of(settings.vectors)
     if not model.vector_size:
         raise EmbedxError("the vectors of the model have 0 dimensions, so that there is nothing to write")
@@ -121,7 +121,7 @@ def _table(model: WordVectors, format: Format, settings: ExportSettings, progres
     words = model.words[:n]
     has_ngrams = format.has_ngrams and model.subwords is not None
     if has_ngrams and (wrong := next((word for word in words if WHITE_SPACE.search(word)), None)) is not None:
-        raise EmbedxError(f"the word {wrong!r} has white space, without which its n-grams would be others in fastText")
+        raise EmbedxError(f"the word {wrong!r} has white space, and its n-grams would differ without; choose another --format")
     return Table(
         _writable(words, progress) if format.is_text else words, model.vectors[:n],
         None if model.counts is None else model.counts[:n], model, settings.dtype, progress,

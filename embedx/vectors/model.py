@@ -96,7 +96,7 @@ class WordVectors:
             raise EmbedxError(f"--vectors {which}: {name} has no output vectors, which only a model folder keeps")
         if output.shape != self.vectors.shape:  # hs: the inner nodes of its tree
             objective = self.facts.get("objective", "its objective")
-            raise EmbedxError(f"--vectors {which}: the {len(output):,} output rows of {objective} are not those of the words")
+            raise EmbedxError(f"--vectors {which}: the {len(output):,} output rows of {objective} do not belong to words")
         return replace(self, arrays={"input": output if which == VECTORS[1] else self.vectors + output}, subwords=None)
 
     def __repr__(self) -> str:

@@ -158,7 +158,7 @@ def shown(text: object) -> str:
 def check_memory(name: str, n_bytes: int, remedy: str) -> None:
     """Raise EmbedxError where that is more than the available memory."""
     if n_bytes > available_memory():
-        raise EmbedxError(f"{name}: takes {amount(n_bytes)}, more memory than there is; {remedy}")
+        raise EmbedxError(f"{name}: takes {amount(n_bytes)}, more memory than is available; {remedy}")
 
 
 def check_finite(name: str, words: Sequence[str], vectors: ndarray, remedy: str, whose: str = "the vector of") -> None:
@@ -171,7 +171,7 @@ def check_finite(name: str, words: Sequence[str], vectors: ndarray, remedy: str,
 def as_vectors(name: str, words: Sequence[Any], arrays: Mapping[str, ndarray]) -> Found:
     """The content of a file of arrays, as `Table.arrays` made them. Raises `EmbedxError` if they do not fit together."""
     if not all(isinstance(word, str) for word in words):
-        raise EmbedxError(f"{name}: words that are no text; {AGAIN}")
+        raise EmbedxError(f"{name}: words that are not text; {AGAIN}")
     vectors, counts, scale = (arrays.get(each) for each in ("vectors", "counts", "scale"))
     for each, kinds, array in (("counts", "iu", counts), ("scale", "f", scale)):
         if array is not None and (array.shape != (len(words),) or array.dtype.kind not in kinds):

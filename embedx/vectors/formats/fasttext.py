@@ -201,7 +201,7 @@ def _bytes_of(rows: ndarray) -> bytes:
 
 
 FASTTEXT = Format(
-    name="fasttext", meaning="a whole skip-gram model of fastText, .bin: words, and the n-grams of those that were never seen",
+    name="fasttext", meaning="a complete fastText skip-gram model (.bin): words, and n-grams for words that were never seen",
     programs="fastText, gensim's load_facebook_vectors", is_text=True, has_ngrams=True,
     recognises=lambda head: head.startswith(struct.pack("<i", MAGIC)), read=read, write=write,
 )  # fmt: skip

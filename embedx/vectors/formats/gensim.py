@@ -52,7 +52,7 @@ def _library(name: str) -> Any:
 
 
 GENSIM = Format(
-    name="gensim", meaning="gensim's own: a pickle, and NAME.vectors.npy beside it; read with --trust-pickle alone",
+    name="gensim", meaning="gensim's own: a pickle, and NAME.vectors.npy beside it; read only with --trust-pickle",
     programs="gensim.models.KeyedVectors.load", suffixes=(".kv", ".wordvectors"), dtypes=("float32", "float16"),
     recognises=lambda head: head.startswith(b"\x80"), read=read, write=write,
 )  # fmt: skip

@@ -22,6 +22,6 @@ def write(path: Path, table: Table) -> None:
 
 
 MODEL_FOLDER = Format(
-    name="embedx", meaning="a model folder of the vectors alone, memory-mapped when it is loaded",
+    name="embedx", meaning="a model folder with the vectors only, memory-mapped when loaded",
     programs="embedx, numpy.load of its .npy", suffixes=(".embedx",), write=write, owns=is_model,
 )  # fmt: skip

@@ -40,7 +40,7 @@ def write(path: Path, table: Table) -> None:
 
 
 SAFETENSORS = Format(
-    name="safetensors", meaning="tensors `vectors`, `words` (UTF-8, a word a line) and `counts`, for int8 also `scale`",
+    name="safetensors", meaning="tensors `vectors`, `words` (UTF-8, one word per line) and `counts`, for int8 also `scale`",
     programs="safetensors in Python, Rust, JavaScript", suffixes=(".safetensors",), dtypes=tuple(DTYPES),
     recognises=lambda head: head[8:9] == b"{" and struct.unpack("<Q", head[:8])[0] <= MAX_HEADER, read=read, write=write,
 )  # fmt: skip

@@ -62,6 +62,6 @@ def _tokenizer(words: Sequence[str], settings: dict[str, Any]) -> dict[str, Any]
 
 
 STATIC_EMBEDDING = Format(
-    name="static-embedding", meaning="a folder that embeds sentences, by the mean of their words",
+    name="static-embedding", meaning="a sentence embedding model: the mean of the word vectors",
     programs="sentence-transformers, model2vec", dtypes=("float32", "float16"), write=write, owns=owns,
 )  # fmt: skip

@@ -67,7 +67,7 @@ def read_text(file: Opened) -> Found:
     found = read_lines(file, dim, count)
     if count != len(found.words):
         raise EmbedxError(
-            f"{file.name}: the first line promises {count:,} words, but {len(found.words):,} follow; the file is cut short or "
+            f"{file.name}: the first line declares {count:,} words, but {len(found.words):,} follow; the file is cut short or "
             f"its first line wrong: {AGAIN}"
         )
     return found
@@ -195,7 +195,7 @@ def read_binary(file: Opened) -> Found:
         if row % 10_000 == 0:
             file.progress.update(row)
     if file.stream.read(3).strip():  # a newline may follow the last vector, and another
-        raise EmbedxError(f"{file.name}: continues after the {count:,} words that its first line promises; {AGAIN}")
+        raise EmbedxError(f"{file.name}: continues after the {count:,} words that its first line declares; {AGAIN}")
     file.progress.finish()
     check_finite(file.name, words, vectors, IS_IT)
     return Found(words, vectors.astype("f4", copy=False))
@@ -208,7 +208,7 @@ def write_binary(path: Path, table: Table) -> None:
 
 
 WORD2VEC = Format(
-    name="word2vec", meaning="text: a first line `words dim`, then a word and its numbers a line",
+    name="word2vec", meaning="text: a first line `words dim`, then one word and its numbers per line",
     programs="word2vec.c, gensim, fastText's .vec, spaCy", suffixes=(".vec", ".txt"), dtypes=("float32", "float16"),
     is_text=True, recognises=lambda head: layout(head) == "word2vec", read=read_text, write=write_text,
 )  # fmt: skip
