@@ -136,7 +136,7 @@ def test_settings_given_by_set_are_those_of_options(asked):  # noqa: F811
     ("train x --objective implict", "--objective implict: no such objective; did you mean implicit? choose one of softmax, ns"),
     ("train x --optimizer adagrd", "--optimizer adagrd: did you mean adagrad? choose one of "),
     ("train x --sampler xyzzy", "--sampler xyzzy: choose one of "), ("train x -p 2", "No such option: -p; did you mean --p?"),
-    ("classify xx", "xx: cannot be opened (No such file or directory); did you mean x? check the name and your rights"),
+    ("classify xx", "xx: cannot be opened (No such file or directory); did you mean x? check the name and your permissions"),
 ])  # fmt: skip
 def test_wrong_and_moved_options_get_one_line(words, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -72,9 +72,7 @@ class ClassifySettings(TrainingSettings):
         choices=SCALINGS,
         panel="Data",
     )
-    hidden: int | None = param(
-        None, "size of the hidden layer, a sum of trained feature embeddings; by default none", at_least=1, panel="Model"
-    )
+    hidden: int | None = param(None, "size of a hidden layer; by default none", at_least=1, panel="Model")
     pretrained: str | None = param(
         None,
         "text: initialise the hidden layer from the word vectors of this model folder or .vec file; sets --hidden",
