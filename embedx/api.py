@@ -136,8 +136,7 @@ def evaluate(
     Of word vectors a `Report` on the packaged test sets, which prints as a table and has `scores`, `as_dict()` and `tsv()`:
 
     against                       another model or a list of them, whose scores are subtracted
-    pairs, categories, outliers   files of test sets instead of the packaged ones
-    analogies                     a file of questions
+    pairs, analogies              files of test sets instead of the packaged ones
     protocol, method, candidates  how analogies are answered
     which                         "input", "output" or "sum": the vectors
     oov, seed, trust_pickle       as the options of `embedx eval`

@@ -9,7 +9,7 @@ import pytest
 from needs import HAS_NO_GENSIM, WHY_NO_GENSIM
 
 from embedx.errors import EmbedxError
-from embedx.evaluation import groups, word_report, word_sets, words
+from embedx.evaluation import word_report, word_sets, words
 from embedx.evaluation.word_sets import WordTests
 from embedx.vectors import model
 from embedx.vectors.model import WordVectors
@@ -58,10 +58,6 @@ def test_headings_quotation_marks_and_words_with_spaces(tmp_path):
     (word_sets.read_analogies, ": s\na b c d\na b c\n", "set.txt:3: 3 words; a question has four"),
     (word_sets.read_analogies, ": s\n", "set.txt: holds no questions"),
     (word_sets.read_analogies, ": s\na,b,c\n", "set.txt:2: 1 words; a question has four"),
-    (word_sets.read_categories, "owl\tbird\ncat\t\n", "set.txt:2: not a word with its category"),
-    (word_sets.read_categories, "owl\tbird\nhen\tbird\n", "set.txt: 1 categories; at least two are needed"),
-    (word_sets.read_outliers, "a\nb\n\nx\n\nc\nd\n", "set.txt: not groups of two words or more that belong together"),
-    (word_sets.read_outliers, "a\n\nx\n", "set.txt: not groups of two words or more"),
 ])  # fmt: skip
 def test_what_is_malformed_is_named(tmp_path, reader, content, complaint):
     (tmp_path / "set.txt").write_text(content)
@@ -69,80 +65,13 @@ def test_what_is_malformed_is_named(tmp_path, reader, content, complaint):
         reader(tmp_path / "set.txt")
 
 
-# ---- words that belong together
-
-
-def in_groups(spread=0.1, seed=0):
-    """Words g0w0, g0w1, ... near one point for each of three groups."""
-    rng = np.random.default_rng(seed)
-    names = [f"g{g}w{k}" for g in range(3) for k in range(8)]
-    return WordVectors(
-        names, {"input": (np.repeat(rng.normal(size=(3, 6)), 8, axis=0) + spread * rng.normal(size=(24, 6))).astype(np.float32)}
-    )
-
-
-def test_clusters_that_are_the_categories_are_pure():
-    vectors = in_groups()
-    test = word_sets.Categories(
-        "x", [*map(str.upper, vectors.words), "unicorn"], [*(word[:2] for word in vectors.words), "myth"]
-    )
-    [answers] = words.score(vectors, [test])
-    assert (answers.score, answers.details["clusters"]) == (1, 3)
-    assert answers.used.tolist() == [True] * 24 + [False]
-    few = word_sets.Categories("x", ["unicorn", "g0w0", "g1w0"], ["myth", "a", "b"])
-    assert np.isnan(words.score(vectors, [few])[0].score)
-
-
-def test_purity_counts_the_majority_of_each_cluster(monkeypatch):
-    vectors = in_groups()
-    cluster = np.random.default_rng(3).integers(3, size=24)
-    monkeypatch.setattr(groups, "clusters", lambda points, n_clusters, seed: cluster)
-    categories = [word[:2] for word in vectors.words]
-    [answers] = words.score(vectors, [word_sets.Categories("x", vectors.words, categories)])
-    inside = [[category for category, each in zip(categories, cluster, strict=True) if each == k] for k in range(3)]
-    assert answers.score == sum(max(map(each.count, each)) for each in inside) / 24
-    assert words.summary("m", answers, 0).measure == "purity"
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_an_outlier_is_the_word_least_similar_to_the_others(seed):
-    vectors = in_groups(1.2, seed)
-    group, strangers = vectors.words[:8], vectors.words[8:16]
-    positions = []
-    for stranger in strangers:
-        units = np.array([vectors[each] / np.linalg.norm(vectors[each]) for each in [*group, stranger]])
-        means = [(units @ unit).sum() - 1 for unit in units]
-        positions.append(sum(mean > means[-1] for mean in means[:-1]))
-    test = word_sets.Outliers(
-        "8-8-8", [([*map(str.upper, group), "unicorn"], [*strangers, "phoenix"]), (["unicorn", "g0w0"], ["g1w1"])]
-    )
-    [answers] = words.score(vectors, [test])
-    np.testing.assert_array_equal(answers.values, [*(position == 8 for position in positions), np.nan, np.nan])
-    assert answers.details["opp"] == pytest.approx(np.mean(positions) / 8)
-
-
-def test_category_and_outlier_files(tmp_path):
-    (tmp_path / "c.csv").write_text("Word,Category\nowl,bird\nnew york,city\n")
-    found = word_sets.read_categories(tmp_path / "c.csv")
-    assert (found.words, found.categories) == (["owl", "new york"], ["bird", "city"])
-    folder = tmp_path / "8-8-8"
-    folder.mkdir()
-    with pytest.raises(EmbedxError, match="8-8-8: an empty folder"):
-        word_sets.read_outliers(folder)
-    (folder / "cars.txt").write_bytes(b"# cars\r\nBMW\r\nMercedes Benz\r\n\r\n\r\nowl\r\nhen")
-    (folder / "birds.txt").write_text("owl\nhen\n\nBMW\n\ncat\ndog\n\nOslo\n")
-    (folder / ".hidden").write_text("")
-    found = word_sets.read_outliers(folder)
-    birds = [(["owl", "hen"], ["BMW"]), (["cat", "dog"], ["Oslo"])]
-    assert (found.name, found.groups) == ("8-8-8", [*birds, (["BMW", "Mercedes_Benz"], ["owl", "hen"])])
-    assert len(found) == 4
-
-
 # ---- input, output and summed vectors
 
 
 def some_vectors():
-    return in_groups(1)
+    return WordVectors(
+        [f"w{k}" for k in range(24)], {"input": np.random.default_rng(0).normal(size=(24, 6)).astype(np.float32)}
+    )
 
 
 def saved(folder, vectors, output=None):
@@ -233,16 +162,14 @@ def test_two_configurations_with_several_seeds(two_sides):
 
 
 def test_the_command_line_takes_them_all(two_sides):
-    (two_sides / "c.tsv").write_text("".join(f"w{k}\t{'ab'[k % 2]}\n" for k in range(20)))
-    (two_sides / "o.txt").write_text("w0\nw1\nw2\n\nw3\nw4\nw5\n")
-    sets = ("--pairs", "pairs.tsv", "--categories", "c.tsv", "--outliers", "o.txt")
+    sets = ("--pairs", "pairs.tsv")
     done = embedx_run(two_sides, "eval", "good.0", "good.1", "good.2", "--against", "bad.*", *sets)
     rows = [line.split("\t") for line in done.stdout.splitlines()]
     assert rows[0][:4] == ["set", "model", "measure", "score"]
-    assert [row[0] for row in rows[1:]] == ["pairs"] * 6 + ["c"] * 6 + ["o"] * 6 + ["pairs", "c", "o"]
+    assert [row[0] for row in rows[1:]] == ["pairs"] * 7
     assert "pairs: A is better than B by" in done.stderr
     printed = json.loads(embedx_run(two_sides, "eval", "good.0", "bad.0", *sets, "--json").stdout)
-    assert [each["measure"] for each in printed["differences"]] == ["spearman", "purity", "accuracy"]
+    assert [each["measure"] for each in printed["differences"]] == ["spearman"]
     assert printed["protocol"]["name"] == "embedx"
     (two_sides / "q.txt").write_text(": s\nw0 w1 w2 w3\nw4 w5 w6 w7\nw8 w9 w10 w11\n")
     printed = json.loads(

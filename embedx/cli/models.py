@@ -65,7 +65,7 @@ def predict(
 
 def evaluate(
     models: list[str], against: list[str] | None = None, pairs: list[Path] | None = None, analogies: Path | None = None,
-    categories: list[Path] | None = None, outliers: list[Path] | None = None, protocol: str = "embedx", method: str = "3cosadd",
+    protocol: str = "embedx", method: str = "3cosadd",
     candidates: Annotated[int | None, typer.Option(min=1)] = None, vectors: str = "input", text: str | None = None,
     oov: bool = False, seed: Annotated[int, typer.Option(min=0)] = 0, test: str | None = None, test_labels: str | None = None,
     per_label: Path | None = None, links: str | None = None, non_links: str | None = None, node_labels: str | None = None,
@@ -78,8 +78,6 @@ def evaluate(
     models      model folder, word2vec or .vec file, or gensim's with --trust-pickle; two are compared,
                 more are listed
     against     models of another configuration, or a pattern; MODELS then differ in their seed only
-    categories  words with their categories: purity of clusters
-    outliers    groups of words with outliers, such as 8-8-8: file or folder of files
     protocol    embedx, or gensim: analogies among the first 300,000 words, not 30,000
     method      analogies: 3cosadd or 3cosmul
     candidates  analogies: number of words that may be the answer; by default that of the protocol
@@ -108,7 +106,7 @@ def evaluate(
         found["heldout"], lines = score_text(models, text, seed, progress)
         if not as_json:
             print("\n".join(lines))
-        if not (pairs or analogies or categories or outliers):
+        if not (pairs or analogies):
             if as_json:
                 print(json.dumps(found))
             return
@@ -132,7 +130,7 @@ def evaluate(
     from embedx.evaluation import words
     from embedx.evaluation.word_sets import WordTests
 
-    tests = WordTests(pairs or (), analogies, categories or (), outliers or (), protocol, method, candidates, seed)
+    tests = WordTests(pairs or (), analogies, protocol, method, candidates, seed)
     how: dict[str, Any] = {"which": vectors, "oov": oov, "trust_pickle": trust_pickle, "progress": progress}
     report = words.evaluate([model, *runs], against or (), tests, **how)
     for warning in report.warnings:

@@ -70,7 +70,7 @@ SHARED = {  # options that several commands have: the section of the help, and t
     "trust_pickle": (None, "open gensim's own format, a pickle, which can run arbitrary code"),
 }
 METAVARS = {
-    **dict.fromkeys(("train_labels", "test", "test_labels", "label_names", "start", "pairs", "categories", "outliers"), "path"),
+    **dict.fromkeys(("train_labels", "test", "test_labels", "label_names", "start", "pairs"), "path"),
     **dict.fromkeys(("links", "non_links", "node_labels", "next_item"), "path"),
     "objective": "name", "objectives": "name,...", "exclude": "word,...", "checkpoint_every": "duration",
     "text_column": "name", "id_column": "name", "against": "path", "text": "corpus",

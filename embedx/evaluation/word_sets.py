@@ -2,15 +2,12 @@
 
     pairs        word TAB word TAB score; further columns and a first line with the names of the columns are ignored
     questions    four words a line, a : b = c : d, with `: name` before each section
-    categories   word TAB category
-    outliers     words that belong together, a line each, a blank line, words that do not belong to them, a blank line, ...
 
 Between fields stand tabs, commas or spaces. Files may begin with a byte order mark, end lines with CR LF, lack the last line's
 end, and be compressed; blank lines and those that begin with `#` do not count.
 """
 
 import dataclasses
-import itertools
 import math
 import os
 from collections.abc import Iterator, Sequence
@@ -78,45 +75,7 @@ class Analogies:
         return np.array([[number.setdefault(each[k : k + 2], len(number)) for each in words] for k in (0, 2)])
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Categories:
-    """Words with their categories."""
-
-    name: str
-    words: list[str]
-    categories: list[str]  # of each word
-    seed: int = 0  # of the clustering
-    candidates: ClassVar[int] = PAIR_CANDIDATES
-    measure: ClassVar[str] = "purity"
-
-    def __len__(self) -> int:
-        return len(self.words)
-
-    @cached_property
-    def clusters(self) -> ndarray:
-        """int64 (1, items): each item is independent of the others."""
-        return np.arange(len(self))[None]
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Outliers:
-    """Groups of words that belong together, each with words that do not; an item is a group with one of the latter."""
-
-    name: str
-    groups: list[tuple[list[str], list[str]]]
-    candidates: ClassVar[int] = PAIR_CANDIDATES
-    measure: ClassVar[str] = "accuracy"
-
-    def __len__(self) -> int:
-        return len(self.clusters[0])
-
-    @cached_property
-    def clusters(self) -> ndarray:
-        """int64 (1, items): the group of each item, whose items depend on each other."""
-        return np.repeat(np.arange(len(self.groups)), [len(outliers) for _, outliers in self.groups])[None]
-
-
-TestSet = SimilarityPairs | Analogies | Categories | Outliers
+TestSet = SimilarityPairs | Analogies
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -160,8 +119,6 @@ class WordTests:
 
     pairs: Sequence[Path] = ()
     analogies: Path | None = None
-    categories: Sequence[Path] = ()
-    outliers: Sequence[Path] = ()
     protocol: str = "embedx"
     method: str = METHODS[0]
     candidates: int | None = None  # how many words, from the most frequent, may answer analogies; by default the protocol's
@@ -175,8 +132,6 @@ class WordTests:
         tests: list[TestSet] = [read_pairs(Path(path)) for path in self.pairs]
         if self.analogies is not None:
             tests.append(read_analogies(Path(self.analogies)))
-        tests += [dataclasses.replace(read_categories(Path(path)), seed=self.seed) for path in self.categories]
-        tests += [read_outliers(Path(path)) for path in self.outliers]
         method = "" if self.method == METHODS[0] else f" ({self.method})"
         how: Any = {"method": self.method, "candidates": self.candidates or PROTOCOLS[self.protocol]}
         return [
@@ -242,38 +197,6 @@ def read_analogies(path: Path, name: str | None = None, candidates: int = ANALOG
     return Analogies(name or path.stem, sections, words, candidates)
 
 
-def read_categories(path: Path) -> Categories:
-    """The words in a file of `word TAB category`, or the same with a comma or spaces."""
-    words, categories = [], []
-    for order, (where, line) in enumerate(lines_of(path)):
-        fields = fields_of(line, 2)
-        if len(fields) < 2 or not all(fields[:2]):
-            raise EmbedxError(f"{where}: not a word with its category; lines look like `owl TAB bird`")
-        if order or fields[0].lower() != "word":  # the names of the columns
-            words.append(fields[0])
-            categories.append(fields[1])
-    if len(set(categories)) < 2:
-        raise EmbedxError(f"{path}: {len(set(categories))} categories; at least two are needed")
-    return Categories(path.stem, words, categories)
-
-
-def read_outliers(path: Path) -> Outliers:
-    """The groups in a file, or in all files of a folder: words that belong together, a blank line, words that do not."""
-    groups: list[tuple[list[str], list[str]]] = []
-    for file in sorted(each for each in path.iterdir() if each.name[0] != ".") if path.is_dir() else [path]:
-        lines = ["_".join(line.split()) for _, line in lines_of(file, keep_blank=True)]
-        blocks = [list(words) for is_word, words in itertools.groupby(lines, bool) if is_word]
-        if not blocks or len(blocks) % 2 or min(map(len, blocks[::2])) < 2:
-            raise EmbedxError(
-                f"{file}: not groups of two words or more that belong together, a blank line, and words that do not belong to "
-                "them"
-            )
-        groups += zip(blocks[::2], blocks[1::2], strict=True)
-    if not groups:
-        raise EmbedxError(f"{path}: an empty folder; outlier sets have a file for each topic")
-    return Outliers(path.stem, groups)
-
-
 def fields_of(line: str, n: int) -> list[str]:
     """The fields of a line, without quotation marks around them: between tabs if there are n, else commas, else spaces."""
     for separator in ("\t", ","):
@@ -283,7 +206,7 @@ def fields_of(line: str, n: int) -> list[str]:
     return line.split()
 
 
-def lines_of(path: Path, keep_blank: bool = False) -> Iterator[tuple[str, str]]:
+def lines_of(path: Path) -> Iterator[tuple[str, str]]:
     """(file:line, text) of each line that is neither blank nor a `#` comment."""
     if not os.path.exists(path):
         raise EmbedxError(f"{path}: no such file")
@@ -294,5 +217,5 @@ def lines_of(path: Path, keep_blank: bool = False) -> Iterator[tuple[str, str]]:
         if n_bytes > MAX_TEXT:
             raise EmbedxError(f"{path}: more than {MAX_TEXT:,} bytes of text; is it the right file? If so, give a part of it")
         for place, line in enumerate(decoded(lines, chunk).split("\n")[:-1], lines.line):
-            if (keep_blank or line.strip()) and not line.startswith("#"):
+            if line.strip() and not line.startswith("#"):
                 yield f"{path}:{place}", line.strip("\r\n")

@@ -1,4 +1,4 @@
-"""Word vectors scored on test sets: similarity of word pairs, analogies, categories and outliers.
+"""Word vectors scored on test sets: similarity of word pairs and analogies.
 
 Words are scored by gensim's rules, which are printed with every score:
 
@@ -27,14 +27,12 @@ from typing import Any
 import numpy as np
 
 from embedx.errors import EmbedxError
-from embedx.evaluation import analogies, groups, statistics
+from embedx.evaluation import analogies, statistics
 from embedx.evaluation.word_report import Report, ScoreDifference, TestScore
 from embedx.evaluation.word_sets import (
     MIN_ITEMS,
     Analogies,
     Answers,
-    Categories,
-    Outliers,
     SimilarityPairs,
     TestSet,
     WordTests,
@@ -66,10 +64,6 @@ def answers(test: TestSet, vectors: WordVectors, progress: Progress, oov: bool) 
     """The answers to one test."""
     if isinstance(test, Analogies):
         return analogies.answered(test, vectors, progress)
-    if isinstance(test, Categories):
-        return groups.purity(test, vectors)
-    if isinstance(test, Outliers):
-        return groups.outliers(test, vectors)
     return similarities(test, vectors, oov)
 
 
@@ -131,8 +125,7 @@ def paired_difference(a: Sequence[Answers], b: Sequence[Answers], seed: int = 0)
 def evaluated(model: Model, against: Sequence[Model] | Model = (), **how: Any) -> Report:
     """As `evaluate`, with the fields of `WordTests` by name: pairs=["sim.tsv"], analogies="questions.txt", seed=3, ..."""
     tests = {field.name: how.pop(field.name) for field in dataclasses.fields(WordTests) if field.name in how}
-    several = tests.keys() & {"pairs", "categories", "outliers"}
-    tests |= {name: [tests[name]] for name in several if isinstance(tests[name], str | Path)}
+    tests |= {"pairs": [tests["pairs"]]} if isinstance(tests.get("pairs"), str | Path) else {}
     return evaluate([model], [against] if isinstance(against, Model) else against, WordTests(**tests), **how)
 
 

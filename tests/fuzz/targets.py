@@ -19,7 +19,7 @@ import pyarrow
 from pyarrow import parquet
 from scipy.sparse import coo_matrix, csc_matrix, csr_matrix, save_npz
 
-from embedx.evaluation.word_sets import read_analogies, read_categories, read_outliers, read_pairs
+from embedx.evaluation.word_sets import read_analogies, read_pairs
 from embedx.labeled.read import read, read_training, with_names
 from embedx.labeled.schema import read_label_names, read_names
 from embedx.labeled.tables import TableSettings
@@ -130,14 +130,6 @@ def pairs(rng):
 
 def analogies(rng):
     return b": capitals\n" + b"".join(b"Athens Greece Oslo Norway\n" for _ in range(9)) + b": plural\ncat cats dog dogs\n"
-
-
-def categories(rng):
-    return b"word\tcategory\n" + b"".join(b"w%d\tc%d\n" % (n, rng.randrange(3)) for n in range(9)) + b"cat\tmammal\nowl\tbird\n"
-
-
-def outliers(rng):
-    return b"".join(b"cat\ndog\nNew York %d\n\nOslo\nRome\n\n\n" % rng.randrange(9) for _ in range(4))
 
 
 def vector_text(rng):
@@ -370,8 +362,7 @@ TARGETS = {
     "sparse": file_of(sparse, check_rows), "arrays": of_arrays, "split": of_split, "names": of_names,
     "pairs": file_of(pairs, lambda path: read_pairs(Path(path))),
     "analogies": file_of(analogies, lambda path: read_analogies(Path(path))),
-    "categories": file_of(categories, lambda path: read_categories(Path(path))),
-    "outliers": file_of(outliers, lambda path: read_outliers(Path(path))), "recipe": of_recipe,
+    "recipe": of_recipe,
     "vectors-text": file_of(vector_text, check_vectors), "vectors-binary": file_of(vector_binary, check_vectors),
     "vectors-npz": file_of(written("npz"), check_vectors),
     "vectors-safetensors": file_of(written("safetensors"), check_vectors),
