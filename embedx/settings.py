@@ -235,9 +235,8 @@ class TextSettings(Settings):
     on_bad_record: str = param(
         "error",
         "what happens to unreadable records and records without text in JSON Lines, CSV, TSV and Parquet; `error` stops, "
-        "`skip` leaves them out and counts them",
-        choices=("error", "skip"),
-    )
+        "`skip` leaves them out and counts them", choices=("error", "skip"),
+    )  # fmt: skip
     on_bad_utf8: str = param(
         "replace",
         "what happens to invalid UTF-8; `replace` writes U+FFFD for each byte, `skip` leaves them out, `error` stops",
@@ -246,11 +245,8 @@ class TextSettings(Settings):
     vocab_memory: float | None = param(
         None,
         "memory for counting words, in gigabytes; beyond that, counts are kept on disk and merged at the end; by default a "
-        "quarter of the free memory",
-        above=0.0,
-        at_most=1e6,
-        fine=True,
-    )
+        "quarter of the free memory", above=0.0, at_most=1e6, fine=True,
+    )  # fmt: skip
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -276,16 +272,12 @@ class VocabularySettings(Settings):
     vocab: str | None = param(
         None,
         "file with the words of the vocabulary, one per line; words that are not in the text are dropped, and anything after "
-        "a word, such as a count, is ignored",
-        metavar="path",
-    )
+        "a word, such as a count, is ignored", metavar="path",
+    )  # fmt: skip
     sample: float = param(
-        1e-4,
-        "subsampling threshold t: a word of relative frequency f > t is kept with probability sqrt(t/f) + t/f; 0 "
-        "keeps every word",
-        at_least=0.0,
-        at_most=1.0,
-    )
+        1e-4, "subsampling threshold t: a word of relative frequency f > t is kept with probability sqrt(t/f) + t/f; 0 "
+        "keeps every word", at_least=0.0, at_most=1.0,
+    )  # fmt: skip
 
 
 class StartSettings(Settings):
@@ -311,10 +303,8 @@ class PhraseSettings(Settings):
     phrases: int = param(
         0,
         "passes that join frequent collocations into one word, such as new_york; the second pass finds those of three and four "
-        "words",
-        at_least=0,
-        at_most=MAX_PASSES,
-    )
+        "words", at_least=0, at_most=MAX_PASSES,
+    )  # fmt: skip
     phrase_scoring: str = param(
         "word2phrase",
         "score of pairs of words; `word2phrase`: (count - minimum count) / (product of the words' counts), times the number of "
@@ -322,12 +312,9 @@ class PhraseSettings(Settings):
         choices=tuple(PHRASE_THRESHOLDS),
     )
     phrase_threshold: float | None = param(
-        None,
-        "minimum score of a collocation; by default "
-        + ", ".join(f"{value:g} for {name}" for name, value in PHRASE_THRESHOLDS.items()),
-        at_most=1e9,
-        at_least=-1.0,
-    )
+        None, "minimum score of a collocation; by default "
+        + ", ".join(f"{value:g} for {name}" for name, value in PHRASE_THRESHOLDS.items()), at_most=1e9, at_least=-1.0,
+    )  # fmt: skip
     phrase_min_count: int = param(5, "minimum count of a collocation", at_least=1, fine=True)
     connector_words: str | None = param(
         None, "words that may occur inside a collocation, not at its ends, such as of,the,and", fine=True

@@ -58,9 +58,8 @@ class ClassifySettings(TrainingSettings):
     labels: str = param(
         "all",
         "which labels of a row are positives; `first` in the file, the `lowest-id`, or `one` drawn at random in each epoch",
-        choices=LABEL_RULES,
-        panel="Data",
-    )
+        choices=LABEL_RULES, panel="Data",
+    )  # fmt: skip
     unseen: str = param(
         "keep", "test labels that do not occur in training; `keep` counts them as mistakes, `drop` leaves them out",
         choices=("keep", "drop"), fine=True,
@@ -69,24 +68,19 @@ class ClassifySettings(TrainingSettings):
         None,
         "feature scaling; `l2`: rows to unit L2 norm, `column-max`: columns divided by their maximum, `tf-idf`: counts by "
         "tf-idf, then `l2`; by default tf-idf for counts, l2 for other sparse rows of very different norms, else none",
-        choices=SCALINGS,
-        panel="Data",
-    )
+        choices=SCALINGS, panel="Data",
+    )  # fmt: skip
     hidden: int | None = param(None, "size of a hidden layer; by default none", at_least=1, panel="Model")
     pretrained: str | None = param(
-        None,
-        "text: initialise the hidden layer from the word vectors of this model folder or .vec file; sets --hidden",
-        metavar="path",
-        panel="Model",
-    )
+        None, "text: initialise the hidden layer from the word vectors of this model folder or .vec file; sets --hidden",
+        metavar="path", panel="Model",
+    )  # fmt: skip
     weights: str | None = param(
         None,
         "weights on sparse features; `dense`: all, `sparse`: only those of features of a label's positives, `tree`: sparse, in "
         "a tree over clusters of labels, for losses that are sums over labels; by default by size: tree where values × labels "
-        "× epochs exceed 2e12, or 1e11 from 10,000 labels on",
-        choices=WEIGHTS,
-        panel="Model",
-    )
+        "× epochs exceed 2e12, or 1e11 from 10,000 labels on", choices=WEIGHTS, panel="Model",
+    )  # fmt: skip
     weight_threshold: float = param(
         0.1, "with sparse weights: weights of at most this absolute value are dropped after training", at_least=0.0, fine=True
     )
@@ -110,10 +104,8 @@ class ClassifySettings(TrainingSettings):
     bias: str | None = param(
         None,
         f"initial biases; `frequency`: log frequencies of the labels, `none`: no biases are trained; by default {BIAS}, for "
-        "lbfgs and dcd zero",
-        choices=("zero", "frequency", "none"),
-        panel="Model",
-    )
+        "lbfgs and dcd zero", choices=("zero", "frequency", "none"), panel="Model",
+    )  # fmt: skip
     epochs: int | None = param(  # type: ignore[assignment]  # None in settings as they are given alone
         None,
         f"passes over the training data; by default {ROOT_EPOCHS} / √(labels of all rows), from {MIN_EPOCHS} to {MAX_EPOCHS}; "
@@ -122,25 +114,20 @@ class ClassifySettings(TrainingSettings):
     )
     batch_size: int | None = param(None, "examples per step; by default 100", at_least=0, parse=whole_or_all, metavar="int|all")
     optimizer: str | None = param(
-        None,
-        f"optimiser; {optimizers.meanings(LABELS)}; by default adagrad, dcd for sparse weights where it applies",
+        None, f"optimiser; {optimizers.meanings(LABELS)}; by default adagrad, dcd for sparse weights where it applies",
         choices=optimizers.taken_by(LABELS),
-    )
+    )  # fmt: skip
     learning_rate: float | None = param(
         None,
         f"initial learning rate; by default {optimizers.usual_rates(LABELS)}; with --hidden times {HIDDEN_RATE}; divided by "
         "the root mean squared norm of the inputs, for sgd by its square, and by the square root of the labels per row",
-        above=0.0,
-        at_most=MAX_RATE,
-    )
+        above=0.0, at_most=MAX_RATE,
+    )  # fmt: skip
     initial_gradient: float = param(
         INITIAL_GRADIENT,
         "initial value of Adagrad's accumulators, in units of one positive's gradient; at 0 the first step has the same "
-        "length for tiny and for large gradients",
-        at_least=0.0,
-        at_most=1e6,
-        fine=True,
-    )
+        "length for tiny and for large gradients", at_least=0.0, at_most=1e6, fine=True,
+    )  # fmt: skip
     schedule: str = param(
         "linear",
         "learning rate schedule; `linear`: to zero, `inverse-sqrt`: divided by √updates, `inverse`: divided by 1 + epochs",
@@ -157,40 +144,32 @@ class ClassifySettings(TrainingSettings):
     l2: float | None = param(
         None,
         "L2 regularisation; l2/2 · |W|² is added to the mean loss; biases are not regularised, except by dcd; by default 0, "
-        "for dcd mean |x|² / number of examples",
-        at_least=0.0,
-    )
+        "for dcd mean |x|² / number of examples", at_least=0.0,
+    )  # fmt: skip
     max_norm: float | None = param(None, "maximum L2 norm of an output row", above=0.0, at_most=1e15, fine=True)
     replacement: bool = param(
-        False,
-        "draw negatives with replacement; without, `uniform` draws distinct rows, other samplers count each row once",
+        False, "draw negatives with replacement; without, `uniform` draws distinct rows, other samplers count each row once",
         fine=True,
-    )
+    )  # fmt: skip
     validation: str | None = param(
         None,
         "validation data, a file or a fraction of the training rows such as 0.1; the parameters of the best epoch are kept",
-        metavar="path|fraction",
-        panel="Validation",
-    )
+        metavar="path|fraction", panel="Validation",
+    )  # fmt: skip
     validation_labels: str | None = param(None, "labels of the validation file", metavar="path", panel="Validation")
     patience: int = param(3, "stop after this many epochs without improvement on the validation data", at_least=1, fine=True)
     calibration: float = param(
-        0.1,
-        "fraction of the training rows held out to calibrate probabilities; at most "
+        0.1, "fraction of the training rows held out to calibrate probabilities; at most "
         f"{MAX_ROWS:,} rows, none if fewer than {MIN_ROWS}; with --validation its rows serve instead; 0 holds "
-        "out none; with up to 20,000 rows training is repeated on all of them, if this is not above the default",
-        at_least=0.0,
-        at_most=0.5,
-        panel="Validation",
-    )
+        "out none; with up to 20,000 rows training is repeated on all of them, if this is not above the default", at_least=0.0,
+        at_most=0.5, panel="Validation",
+    )  # fmt: skip
     neighbours: str | None = param(
         None,
         "sparse features: blend probabilities with the labels of the N nearest training rows; `auto`: if that improves them on "
-        "held-out rows; by default auto for several labels per row or many labels",
-        parse=number_or_auto,
-        metavar="int|auto|none",
-        panel="Model",
-    )
+        "held-out rows; by default auto for several labels per row or many labels", parse=number_or_auto,
+        metavar="int|auto|none", panel="Model",
+    )  # fmt: skip
     max_iterations: int = param(1000, "maximum number of lbfgs iterations", at_least=1, fine=True)
     tolerance: float = param(1e-6, "lbfgs stops when no element of the gradient is larger than this", above=0.0, fine=True)
 

@@ -24,14 +24,10 @@ class CompareSettings(Settings):
     seeds: int = param(3, "runs of each objective, with seeds 1, 2, ...", at_least=1)
     threads: int | None = param(None, "threads of each run; by default one per usable core", at_least=1, at_most=MAX_THREADS)
     tune: float | None = param(
-        None,
-        "fraction of each objective's time, such as 30%, spent on tuning its learning rate and number of negatives on "
-        "validation data; with --epochs, the fraction of the epochs of each trial",
-        above=0.0,
-        at_most=0.9,
-        parse=fraction,
+        None, "fraction of each objective's time, such as 30%, spent on tuning its learning rate and number of negatives on "
+        "validation data; with --epochs, the fraction of the epochs of each trial", above=0.0, at_most=0.9, parse=fraction,
         metavar="fraction",
-    )
+    )  # fmt: skip
     heldout: float = param(
         0.01, "text: fraction held out of training and scored, such as 1%", above=0.0, at_most=0.5, parse=fraction,
         metavar="fraction", panel="Held-out data",
@@ -39,10 +35,9 @@ class CompareSettings(Settings):
     validation: str | None = param(
         None,
         "labels: validation data for the learning curves, a file or a fraction of the training rows; the parameters of the "
-        "best epoch are kept; 0 for none; by default 0.1, or less where that is more than 2,000 rows",
-        metavar="path|fraction",
+        "best epoch are kept; 0 for none; by default 0.1, or less where that is more than 2,000 rows", metavar="path|fraction",
         panel="Held-out data",
-    )
+    )  # fmt: skip
     validation_labels: str | None = param(None, "labels of the validation file", metavar="path")
 
     def __post_init__(self) -> None:

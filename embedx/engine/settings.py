@@ -16,12 +16,10 @@ class TrainingSettings(Settings):
         None, "learning rate at the start; by default the objective's own", above=0.0, at_most=MAX_RATE
     )
     sampler: str | None = param(
-        None,
-        "how the candidates of an example are chosen; "
+        None, "how the candidates of an example are chosen; "
         + ", ".join(f"`{name}`: {each.meaning}" for name, each in SAMPLERS.items())
-        + "; by default the objective's first",
-        choices=tuple(SAMPLERS),
-    )
+        + "; by default the objective's first", choices=tuple(SAMPLERS),
+    )  # fmt: skip
     threads: int | None = param(None, "threads; by default one per usable core", at_least=1, at_most=MAX_THREADS)
     deterministic: bool = param(
         False,

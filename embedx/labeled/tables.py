@@ -55,10 +55,9 @@ class TableSettings(Settings):
     panel = "Data"
 
     text_column: str | None = param(
-        None,
-        "tables: columns with the text; joined by blanks; by default title and text, or the only one left",
+        None, "tables: columns with the text; joined by blanks; by default title and text, or the only one left",
         metavar="name,...",
-    )
+    )  # fmt: skip
     label_column: str | None = param(
         None, "tables: column with the label or a list of labels; by default label", metavar="name"
     )
@@ -69,10 +68,9 @@ class TableSettings(Settings):
         None, "tables: separator of several labels in a cell; by default a cell is one label or a list", fine=True
     )
     feature_columns: str | None = param(
-        None,
-        "tables: columns with numeric features, separated by commas; by default none beside text, all without text",
+        None, "tables: columns with numeric features, separated by commas; by default none beside text, all without text",
         fine=True,
-    )
+    )  # fmt: skip
 
     @property
     def given(self) -> dict[str, list[str]]:

@@ -51,9 +51,8 @@ class TextFeatureSettings(Settings):
     tokenizer: str | None = param(
         None,
         "text: how it is split into words; `whitespace`: at white space only, `words`: into runs of letters, marks and digits; "
-        "by default words for raw text",
-        choices=("whitespace", "words"),
-    )
+        "by default words for raw text", choices=("whitespace", "words"),
+    )  # fmt: skip
     lowercase: bool | None = param(None, "text: convert to lower case; by default for raw text")
     min_count: int = param(1, "text: ignore words that occur in fewer training rows", at_least=1)
     label_prefix: str = param(PREFIX, "text: prefix of labels in lines", fine=True)

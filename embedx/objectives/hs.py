@@ -25,10 +25,9 @@ class HierarchySettings(Settings, fine=True):
     """Which tree."""
 
     hierarchy: str = param(
-        "clusters",
-        "binary tree of labels; `clusters`: by similarity of their rows' features, `huffman`: by frequency",
+        "clusters", "binary tree of labels; `clusters`: by similarity of their rows' features, `huffman`: by frequency",
         choices=("clusters", "huffman"),
-    )
+    )  # fmt: skip
 
 
 @kernel

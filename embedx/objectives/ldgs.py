@@ -18,11 +18,9 @@ class LdgsSettings(SearchSettings):
         True, "compute exact scores of the candidates; without, messages are passed between the blocks, as in the paper"
     )
     slack: float = param(
-        3.0,
-        "with rescoring: how much is added to the gap below a block's best score (times the number of blocks) up to which "
-        "rows become candidates; at 0 it is the gap that the loss of the block alone needs",
-        at_least=0.0,
-    )
+        3.0, "with rescoring: how much is added to the gap below a block's best score (times the number of blocks) up to which "
+        "rows become candidates; at 0 it is the gap that the loss of the block alone needs", at_least=0.0,
+    )  # fmt: skip
     iterations: int = param(1, "iterations of message passing, without rescoring", at_least=1)
 
 

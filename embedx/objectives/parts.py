@@ -192,11 +192,9 @@ class DoubleSumSettings(SampledSettings):
     """Settings of every descent on the double sum over examples and classes."""
 
     double_sum: str = param(
-        "raman",
-        "local variable of an input: `raman` log Z, valid for any data; `proposed` log Z - z_y, valid where an "
-        "input always has the same positive, and the published method of `implicit`",
-        choices=("raman", "proposed"),
-    )
+        "raman", "local variable of an input: `raman` log Z, valid for any data; `proposed` log Z - z_y, valid where an "
+        "input always has the same positive, and the published method of `implicit`", choices=("raman", "proposed"),
+    )  # fmt: skip
 
     @property
     def is_relative(self) -> bool:
@@ -209,9 +207,8 @@ class AugmentSettings(SampledSettings):
     augment: str = param(
         "utility",
         "local variable of an input: the distribution of the winner's `utility`, valid for any data; of its `noise`, as in the "
-        "paper, valid where an input always has the same positive",
-        choices=("utility", "noise"),
-    )
+        "paper, valid where an input always has the same positive", choices=("utility", "noise"),
+    )  # fmt: skip
     local_decay: float = param(0.9, "the local step size falls as (1 + updates)^-local_decay", at_least=0.0, at_most=1.0)
 
     @property

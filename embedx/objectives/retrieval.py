@@ -30,11 +30,9 @@ class SearchSettings(Settings, fine=True):
     )
     clusters: int | None = param(None, "clusters of the index; by default the square root of the number of rows", at_least=1)
     candidate_fraction: float = param(
-        0.1,
-        "fraction of the rows scored in a block that may become candidates; at least 100 rows, for words at least `found`",
-        above=0.0,
-        at_most=1.0,
-    )
+        0.1, "fraction of the rows scored in a block that may become candidates; at least 100 rows, for words at least `found`",
+        above=0.0, at_most=1.0,
+    )  # fmt: skip
     min_score: float = param(
         0.0, "leave out rows whose score in a block is no larger than this in absolute value", at_least=0.0
     )

@@ -20,10 +20,9 @@ class ReportSettings(Settings):
         2000, "word vectors: number of most frequent words on the map; 0 for no map", at_least=0, at_most=20_000
     )
     projection: str | None = param(
-        None,
-        "word vectors: projection of the map; by default tsne where scikit-learn is installed, else pca",
+        None, "word vectors: projection of the map; by default tsne where scikit-learn is installed, else pca",
         choices=("tsne", "pca"),
-    )
+    )  # fmt: skip
     examples: int = param(12, "classifiers: number of test rows shown with their predictions", at_least=0, at_most=10_000)
     seed: int = param(0, "random seed of words, rows and the map", at_least=0)
 

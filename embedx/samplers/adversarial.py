@@ -52,12 +52,9 @@ class AdversarialSettings(Settings, fine=True):
     )
     tree_l2: float = param(TREE_L2, "L2 regularisation of the nodes of the tree of `adversarial`", above=0.0)
     uniform_share: float | None = param(
-        None,
-        f"share of the draws of `adversarial` that are uniform, which bounds importance weights; by default "
-        f"{UNIFORM_SHARE}, or 0 where predictions are corrected for the noise, as those of `ns`",
-        at_least=0.0,
-        at_most=1.0,
-    )
+        None, f"share of the draws of `adversarial` that are uniform, which bounds importance weights; by default "
+        f"{UNIFORM_SHARE}, or 0 where predictions are corrected for the noise, as those of `ns`", at_least=0.0, at_most=1.0,
+    )  # fmt: skip
 
 
 @kernel

@@ -49,11 +49,10 @@ class SkipGramSettings(TrainingSettings):
         at_least=1, at_most=WHOLE_SENTENCE, parse=distance, metavar="int|all", panel="Model",
     )  # fmt: skip
     optimizer: str = param(
-        "rowwise-adagrad",
-        f"optimiser; {optimizers.meanings(WORDS, COLLAPSED)}; from {LARGE_TEXT:,} tokens on by default "
+        "rowwise-adagrad", f"optimiser; {optimizers.meanings(WORDS, COLLAPSED)}; from {LARGE_TEXT:,} tokens on by default "
         f"{large_text_defaults()}, unless --optimizer or --learning-rate is given",
         choices=optimizers.taken_by(WORDS, COLLAPSED),
-    )
+    )  # fmt: skip
     learning_rate: float | None = param(
         None, f"initial learning rate; it falls linearly to 0; by default {optimizers.usual_rates(WORDS)}", above=0.0,
         at_most=MAX_RATE,
@@ -74,9 +73,8 @@ class SkipGramSettings(TrainingSettings):
     subwords: str | None = param(
         None,
         "lengths of character n-grams, such as 3-6; a word's vector is the mean of its own and its n-grams' vectors, so that "
-        "unseen words have vectors too",
-        metavar="min-max",
-    )
+        "unseen words have vectors too", metavar="min-max",
+    )  # fmt: skip
     buckets: int | None = param(
         None, f"with --subwords: number of hash buckets for n-grams; by default {BUCKETS:,}", at_least=1,
         at_most=MAX_BUCKETS, fine=True,

@@ -26,15 +26,13 @@ class ExportSettings(Settings):
     panel = "Format"
 
     format: str | None = param(
-        None,
-        f"{formats.meanings()}; by default by the suffix of OUT ({formats.by_name()}), word2vec if it has none",
+        None, f"{formats.meanings()}; by default by the suffix of OUT ({formats.by_name()}), word2vec if it has none",
         choices=tuple(formats.FORMATS),
-    )
+    )  # fmt: skip
     dtype: str = param(
-        "float32",
-        "type of the numbers; multiply int8 by the word's `scale`, its largest absolute value / 127",
+        "float32", "type of the numbers; multiply int8 by the word's `scale`, its largest absolute value / 127",
         choices=tuple(DTYPES),
-    )
+    )  # fmt: skip
     top: int | None = param(None, "write the first N words, which are the most frequent", at_least=1)
     vectors: str = param("input", "the vectors of words, those of the output layer, or their `sum`", choices=VECTORS)
 
