@@ -36,10 +36,9 @@ ARRAYS = {
     "neighbour_features": Array(("neighbour values",), ("int32",)),
     "neighbour_values": Array(("neighbour values",), ("float16",)),
     "neighbour_label_offsets": Array(("neighbour rows and one",), ("int64",)),
-    "neighbour_labels": Array(("neighbour labels",), ("int32",)),
-    "neighbour_blend": Array(("terms of a blend",), ("float64",)),
+    "neighbour_labels": Array(("neighbour labels",), ("int32",)), "neighbour_blend": Array(("terms of a blend",), ("float64",)),
     "neighbour_calibration": Array(("terms of calibration", "knots by neighbours"), ("float64",)),
-}
+}  # fmt: skip
 INDEX = list(ARRAYS)[:-2]
 COUNTS, EXPONENTS, SHARES, ROOTS = (10, 30), (1, 2, 3), (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7), (1.0, 0.5)
 USUAL = (2.0, 0.25, 1.0)  # exponent, share and root where no rows are held out

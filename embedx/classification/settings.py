@@ -189,12 +189,11 @@ def check_given(options: Mapping[str, Any], settings: ClassifySettings, objectiv
     needs = [
         *((name, is_tree, "--weights tree") for name in OF_TREE),
         ("weight_threshold", settings.weights != "dense", "--weights sparse or tree"),
-        ("validation_labels", from_file, "a file for --validation"),
-        ("patience", validates, "--validation"),
+        ("validation_labels", from_file, "a file for --validation"), ("patience", validates, "--validation"),
         ("decay_every", settings.decay < 1, "--set decay"),
         *((name, not by_steps, "--optimizer lbfgs") for name in ("max_iterations", "tolerance")),
         *((name, by_steps, steps) for name in (*OF_STEPS, "time_budget", "replacement", "patience")),
-    ]
+    ]  # fmt: skip
     check_used(options, needs)
 
 

@@ -189,10 +189,9 @@ class Classification(Strategy):
         """What a run needs, before it is initialised; it `keeps_best` weights beside the present ones."""
         weights = self.outputs.rows, self.hidden.rows
         state = {
-            "weights": weights,
-            "optimizer": (self.outputs[1:], self.hidden[1:]),
+            "weights": weights, "optimizer": (self.outputs[1:], self.hidden[1:]),
             "objective": (self.local_state, self.n_updates),
-        }
+        }  # fmt: skip
         return plan_memory({**state, "threads": self.workspaces(), "best weights": weights if keeps_best else ()}, state)
 
     def arrays(self) -> dict[str, ndarray]:

@@ -65,13 +65,11 @@ def numbers(ranking: Ranking) -> list[dict[str, Any]]:
             standing = line.standings.get(measure)
             score, behind = (standing.score, standing.behind) if standing else (None, None)
             row |= {
-                measure: score and rounded(score.value),
-                f"{measure}_standard_error": score and rounded(score.error),
-                f"{measure}_rank": standing and standing.rank,
-                f"{measure}_minus_{reference}": behind and rounded(behind.value),
+                measure: score and rounded(score.value), f"{measure}_standard_error": score and rounded(score.error),
+                f"{measure}_rank": standing and standing.rank, f"{measure}_minus_{reference}": behind and rounded(behind.value),
                 f"{measure}_minus_{reference}_standard_error": behind and rounded(behind.error),
                 f"{measure}_items": standing and standing.items,
-            }
+            }  # fmt: skip
         row |= {
             f"{ranking.unit}_per_second": round(line.pace), "peak_memory_mb": line.peak and round(line.peak / MEGABYTE, 1),
             "epochs": round(line.epochs, 3), "seconds": round(line.seconds, 3),

@@ -136,11 +136,9 @@ def _block(objective: Objective, features: Any, labels: Labels, weights: ndarray
     of_line = weights[first : first + n][entries.example]
     levels = np.unique(of_line).tolist()
     return _Block(
-        features.astype(float64) if issparse(features) else features,
-        labels.offsets[:-1] if len(entries.example) > n else None,
-        entries,
-        [(each, slice(None) if len(levels) == 1 else np.flatnonzero(of_line == each)) for each in levels],
-    )
+        features.astype(float64) if issparse(features) else features, labels.offsets[:-1] if len(entries.example) > n else None,
+        entries, [(each, slice(None) if len(levels) == 1 else np.flatnonzero(of_line == each)) for each in levels],
+    )  # fmt: skip
 
 
 # ---- scores to coefficients

@@ -150,10 +150,9 @@ def default_tests() -> list[TestSet]:
         )
     folder = Path(gensim.origin).parent / "test" / "test_data"
     return [
-        read_pairs(folder / "wordsim353.tsv", "WordSim-353"),
-        read_pairs(folder / "simlex999.txt", "SimLex-999"),
+        read_pairs(folder / "wordsim353.tsv", "WordSim-353"), read_pairs(folder / "simlex999.txt", "SimLex-999"),
         read_analogies(folder / "questions-words.txt", "Google analogies"),
-    ]
+    ]  # fmt: skip
 
 
 def read_pairs(path: Path, name: str | None = None) -> SimilarityPairs:

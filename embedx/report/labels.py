@@ -43,10 +43,8 @@ def findings(
     measures = {"p@1": "P@1", "p@5": "P@5", "log_likelihood": "log-likelihood"}
     sampler = samplers.SAMPLERS.get(str(classifier.settings.get("sampler")))
     used: list[type[Settings]] = [
-        ClassifySettings,
-        type(classifier.objective.settings),
-        *([sampler.Settings] if sampler else []),
-    ]
+        ClassifySettings, type(classifier.objective.settings), *([sampler.Settings] if sampler else []),
+    ]  # fmt: skip
     defaults = {name: value for each in used for name, value in each().record().items()}
     curves = {f"validation {measures[name]}": validation_points(classifier.facts, name) for name in ("p@1", "log_likelihood")}
     common: dict[str, Any] = {"defaults": defaults, "curve_of": curves}

@@ -127,10 +127,9 @@ def about_model(model: Any, found: Mapping[str, Any]) -> dict[str, Any]:
         "when": [f"saved {facts['created']}", f"embedx {facts['version']}"] if facts.get("created") else [],
         "figures_of_run": shown({title: facts.get(name) for name, title in FIGURES.items()}),
         "charts": charts_of({name: {name: points} for name, points in curves.items()}, loss),
-        "changed": [SETTINGS, *(row for row in used if row[1] != row[2])],
-        "settings": [SETTINGS, *used],
+        "changed": [SETTINGS, *(row for row in used if row[1] != row[2])], "settings": [SETTINGS, *used],
         "facts": rows_of("fact", {name.replace("_", " "): value for name, value in facts.items() if name not in SHOWN_ALONE}),
-    }
+    }  # fmt: skip
 
 
 def rows_of(head: str, values: Mapping[str, Any]) -> list[list[str]]:

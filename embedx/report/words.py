@@ -76,12 +76,10 @@ def findings(
         "defaults": configure(facts.get("objective"), {}, is_collapsed=facts.get("collapsed", False)).record(),
         "key_figures": {"words": f"{len(vectors):,}", "dimension": vectors.vectors.shape[1]},
         "curve_of": {"held-out log-likelihood": learning_curves.heldout_points(vectors.facts)},
-        "scores": scores.rows() if scores else None,
-        "no_scores": why,
+        "scores": scores.rows() if scores else None, "no_scores": why,
         "warnings": [warning.partition(": ")[2] or warning for warning in scores.warnings] if scores else [],
-        "sections": sections_of(scores) if scores else {},
-        "heldout": held_rows if held else None,
-    }
+        "sections": sections_of(scores) if scores else {}, "heldout": held_rows if held else None,
+    }  # fmt: skip
 
 
 def sections_of(scores: Report) -> dict[str, list[list[str]]]:
