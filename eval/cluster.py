@@ -24,10 +24,10 @@ from embedx.distributed import words as distributed_words
 from embedx.distributed.ray_backend import Size
 from embedx.distributed.worker import Worker
 from embedx.evaluation import words
-from embedx.settings import TextSettings
 from embedx.skipgram import task as skipgram
 from embedx.skipgram.configuration import configure
 from embedx.text.encode import encode
+from embedx.text.settings import TextSettings
 from embedx.training.memory import n_bytes
 from embedx.training.progress import Silent
 from embedx.training.strategy import Tally

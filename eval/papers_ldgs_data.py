@@ -12,11 +12,11 @@ from scipy.sparse import csr_matrix
 
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.rules import scaled
-from embedx.settings import TextSettings, VocabularySettings
 from embedx.skipgram import task as skipgram
 from embedx.skipgram.configuration import configure
 from embedx.text.encode import encode
 from embedx.text.heldout import PIECE, hold_out
+from embedx.text.settings import TextSettings, VocabularySettings
 from embedx.text.sources import recipe_defaults
 from embedx.text.tokenizer import END_OF_SENTENCE
 from embedx.text.vocabulary import keep_probability, select, trained_counts

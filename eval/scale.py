@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from embedx.settings import TextSettings
 from embedx.text.encode import encode
+from embedx.text.settings import TextSettings
 from embedx.text.sources import recipe_defaults
 from embedx.training.progress import Silent
 from eval import corpus

@@ -20,8 +20,8 @@ from embedx.labeled import files
 from embedx.labeled.files import Lines, source_of
 from embedx.labeled.read import read
 from embedx.labeled.schema import read_names
-from embedx.settings import TextSettings
 from embedx.text import cache, wikipedia
+from embedx.text.settings import TextSettings
 from embedx.text.sources import resolve
 from embedx.text.streams import ReadAhead
 from embedx.text.tokenizer import MAX_WORD_BYTES, TOO_LONG, Tokenizer
@@ -197,7 +197,7 @@ import gzip, resource
 from pathlib import Path
 from embedx.errors import EmbedxError
 from embedx.labeled.read import read
-from embedx.settings import TextSettings
+from embedx.text.settings import TextSettings
 from embedx.text import cache
 from embedx.text.sources import resolve
 

@@ -9,12 +9,12 @@ import pytest
 from notes import Notes
 
 from embedx.errors import EmbedxError
-from embedx.settings import VocabularySettings
 from embedx.skipgram import task as skipgram
 from embedx.skipgram.configuration import configure
 from embedx.skipgram.corpus_report import check, coverage, table
 from embedx.text import counting, inspection
 from embedx.text.inspection import Inspector
+from embedx.text.settings import VocabularySettings
 from embedx.training import memory
 
 

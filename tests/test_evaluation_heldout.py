@@ -11,8 +11,8 @@ from embedx.evaluation import heldout
 from embedx.evaluation.heldout import HeldOutPairs, compare, draw, evaluate, pairs_of, sample_pairs, text_of
 from embedx.evaluation.statistics import grouped
 from embedx.objectives import OBJECTIVES
-from embedx.settings import TextSettings, VocabularySettings
 from embedx.skipgram.settings import SkipGramSettings
+from embedx.text.settings import TextSettings, VocabularySettings
 from embedx.text.subsampling import WHOLE_SENTENCE
 from embedx.text.vocabulary import kept_counts
 from embedx.vectors import model

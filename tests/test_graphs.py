@@ -189,7 +189,7 @@ def test_links_labels_and_sessions_are_scored(tmp_path):
     assert rows[1]["AUC"] > 0.9
     assert rows[1]["links"] == 16
     assert rows[1]["others"] == 10
-    assert progress.notes == [f"{others}: 1 pairs have a node without a vector, and are left out"]
+    assert progress.notes == [f"{others}: 1 lines have a node without a vector, and are left out"]
     labels = tmp_path / "labels.txt"
     labels.write_text("".join(f"{word} {word[0]}\n" for word in model.words))
     rows = evaluate.node_labels(model, str(labels), 0, progress)
@@ -251,11 +251,11 @@ def test_a_table_of_events_becomes_sessions(tmp_path):
 
 @pytest.mark.parametrize(("text", "columns", "message"), [
     (EVENTS, "user,item", "--columns user,item: must be three names"),
-    (EVENTS, "user,item,day", "orders.csv: no column day; choose --columns USER,ITEM,TIME among user, item, time"),
+    (EVENTS, "user,item,day", "orders.csv:2: no day; choose --columns USER,ITEM,TIME among user, item, time"),
     (EVENTS.replace("2026-01-03", "soon"), "user,item,time", "orders.csv:5: time is 'soon'; write seconds or a date"),
     (EVENTS.replace("eggs", "two eggs"), "user,item,time", "orders.csv:5: item is 'two eggs'; it must be a word"),
     (EVENTS.replace(",eggs", ""), "user,item,time", "orders.csv:5: 2 columns, but 3 in the first row"),
-    ('{"user": 1}\n', "user,item,time", "orders.csv:1: no item; there are user"),
+    ('{"user": 1}\n', "user,item,time", "orders.csv:1: no item; choose --columns USER,ITEM,TIME among user"),
     ("user,item,time\n", "user,item,time", "no rows"),
 ])  # fmt: skip
 def test_what_is_no_event_is_named_by_file_and_line(tmp_path, text, columns, message):

@@ -20,8 +20,9 @@ from embedx.distributed.settings import ClusterSettings
 from embedx.errors import EmbedxError, near
 from embedx.objectives import OBJECTIVES
 from embedx.samplers import SAMPLERS
-from embedx.settings import FINE, PhraseSettings, TextSettings, VocabularySettings, settings_of
+from embedx.settings import FINE, settings_of
 from embedx.skipgram.settings import CollapsedSettings, SkipGramSettings
+from embedx.text.settings import PhraseSettings, TextSettings, VocabularySettings
 from tests import forked
 
 COMMAND = [sys.executable, "-m", "embedx"]

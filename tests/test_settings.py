@@ -13,9 +13,10 @@ from embedx.labeled.read import read
 from embedx.objectives import OBJECTIVES
 from embedx.parameters import in_python
 from embedx.samplers import SAMPLERS
-from embedx.settings import PhraseSettings, StartSettings, TextSettings, VocabularySettings, check, kind_of, option_name
+from embedx.settings import check, kind_of, option_name
 from embedx.skipgram.configuration import configure
-from embedx.skipgram.settings import CollapsedSettings, SkipGramSettings, distance
+from embedx.skipgram.settings import CollapsedSettings, SkipGramSettings, StartSettings, distance
+from embedx.text.settings import PhraseSettings, TextSettings, VocabularySettings
 from embedx.text.subsampling import WHOLE_SENTENCE
 from embedx.vectors.model import UnknownWordError
 

@@ -9,11 +9,12 @@ import embedx
 from embedx.errors import EmbedxError
 from embedx.evaluation import heldout
 from embedx.objectives import OBJECTIVES
-from embedx.settings import StartSettings, VocabularySettings
 from embedx.skipgram import task as skipgram
 from embedx.skipgram.configuration import configure
+from embedx.skipgram.settings import StartSettings
 from embedx.skipgram.start import RATE, Start
 from embedx.skipgram.strategies import empty_tables
+from embedx.text.settings import VocabularySettings
 from embedx.text.vocabulary import select
 from embedx.text.word_list import WordList
 from tests.contract_classes import REPRESENTATIVES

@@ -7,9 +7,9 @@ import zipfile
 import pytest
 
 from embedx.errors import EmbedxError
-from embedx.settings import TextSettings
 from embedx.text import cache
 from embedx.text.recipes import data_folder
+from embedx.text.settings import TextSettings
 from embedx.text.sources import resolve
 from embedx.text.streams import ReadAhead
 

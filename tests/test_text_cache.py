@@ -19,9 +19,9 @@ import reference_text
 from notes import Notes
 
 from embedx.errors import EmbedxError
-from embedx.settings import TextSettings
 from embedx.text import cache, corpus_writer, encoded_corpus, sources
 from embedx.text.cache import clear_caches, encode, encode_sentences, list_caches
+from embedx.text.settings import TextSettings
 from embedx.text.sources import resolve
 
 TEXT = "The cat sat.\nThe dog\n\n sat on the cat \u2028 mat\n"

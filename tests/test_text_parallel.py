@@ -13,8 +13,8 @@ import time
 import pytest
 
 from embedx.errors import EmbedxError
-from embedx.settings import TextSettings
 from embedx.text import cache, parallel_tokenizer, streams, wikipedia
+from embedx.text.settings import TextSettings
 from embedx.text.sources import resolve
 from embedx.text.wikipedia import paragraphs, plain_bytes
 

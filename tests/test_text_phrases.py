@@ -10,10 +10,10 @@ from notes import Notes
 
 import embedx
 from embedx.errors import EmbedxError
-from embedx.settings import PhraseSettings, TextSettings
 from embedx.text import cache, collocations, counting, phrases
 from embedx.text.encode import encode
 from embedx.text.phrases import phrases_of
+from embedx.text.settings import PhraseSettings, TextSettings
 
 CONNECTORS = "of,the"
 WORDS = ["bank", "of", "america", "the", "new", "york", "city", "times", *"abcdefghijklmnop"]

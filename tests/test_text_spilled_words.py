@@ -13,8 +13,8 @@ import reference_text
 from notes import Notes
 
 from embedx.errors import EmbedxError
-from embedx.settings import TextSettings
 from embedx.text import cache, counting, encoded_corpus, parallel_tokenizer, reading, spilled_words, streams, tokenizer
+from embedx.text.settings import TextSettings
 from embedx.text.sources import resolve
 from embedx.text.spilled_words import Spill
 

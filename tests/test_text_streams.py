@@ -17,8 +17,8 @@ from notes import Notes
 
 from embedx.errors import EmbedxError
 from embedx.labeled.files import Lines, source_of
-from embedx.settings import TextSettings
 from embedx.text import cache
+from embedx.text.settings import TextSettings
 from embedx.text.sources import Source, resolve
 from embedx.text.streams import CountedReader, ReadAhead, UnpackedReader, open_source, text_blocks
 from embedx.training.progress import Silent

@@ -13,8 +13,8 @@ from notes import Notes
 from pyarrow import parquet
 
 from embedx.errors import EmbedxError
-from embedx.settings import TextSettings
 from embedx.text import cache, tables
+from embedx.text.settings import TextSettings
 from embedx.text.sources import Source, check_formats, resolve
 from embedx.text.tokenizer import END_OF_SENTENCE
 

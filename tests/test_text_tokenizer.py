@@ -8,9 +8,9 @@ import reference_text
 from needs import needs_compiler
 
 from embedx.errors import EmbedxError
-from embedx.settings import TextSettings
 from embedx.text import tokenizer
 from embedx.text.characters import tables
+from embedx.text.settings import TextSettings
 from embedx.text.tokenizer import Tokenizer
 
 # Whatever ends, joins, lower-cases or breaks words, next to ordinary letters.

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from embedx.errors import EmbedxError
-from embedx.settings import VocabularySettings
 from embedx.text import word_list
+from embedx.text.settings import VocabularySettings
 from embedx.text.vocabulary import keep_probability, kept_counts, select
 from embedx.text.word_list import WordList
 

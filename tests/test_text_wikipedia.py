@@ -13,9 +13,9 @@ from linear import MANY, bound, check_linear, time_limit
 from needs import needs_data, needs_gensim
 
 from embedx.errors import EmbedxError
-from embedx.settings import TextSettings
 from embedx.text import wikipedia
 from embedx.text.cache import encode
+from embedx.text.settings import TextSettings
 from embedx.text.sources import resolve
 from embedx.text.wikipedia import DumpError, _pages, paragraphs, plain_text
 

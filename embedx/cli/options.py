@@ -12,19 +12,9 @@ import typer
 from typer.models import ArgumentInfo
 
 from embedx.errors import EmbedxError, near
-from embedx.settings import (
-    FINE,
-    PhraseSettings,
-    Settings,
-    StartSettings,
-    TextSettings,
-    VocabularySettings,
-    as_typed,
-    described,
-    kind_of,
-    option_name,
-    read_value,
-)
+from embedx.settings import FINE, Settings, as_typed, described, kind_of, option_name, read_value
+from embedx.skipgram.settings import StartSettings
+from embedx.text.settings import PhraseSettings, TextSettings, VocabularySettings
 
 SHORT_HELP = {  # the options that --help shows; --help-all shows all
     "train": (

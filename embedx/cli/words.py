@@ -13,7 +13,6 @@ from embedx.distributed.settings import ClusterSettings
 from embedx.engine.settings import check_stopping
 from embedx.errors import EmbedxError
 from embedx.evaluation import heldout
-from embedx.settings import PhraseSettings, TextSettings
 from embedx.skipgram import collapsed, task as skipgram
 from embedx.skipgram.configuration import Configuration, configure
 from embedx.skipgram.corpus_report import check, table
@@ -21,6 +20,7 @@ from embedx.storage.folder import check_output, task_of
 from embedx.text.encode import encode
 from embedx.text.phrase_list import Collocation
 from embedx.text.phrases import phrases_of
+from embedx.text.settings import PhraseSettings, TextSettings
 from embedx.text.sources import check_formats, recipe_defaults, resolve
 from embedx.training.progress import Progress
 from embedx.vectors import formats

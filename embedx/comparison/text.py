@@ -13,11 +13,11 @@ from embedx.comparison.settings import OF_TEXT, CompareSettings
 from embedx.errors import EmbedxError
 from embedx.evaluation import heldout, learning_curves, word_sets, words
 from embedx.evaluation.statistics import Score, grouped
-from embedx.settings import TextSettings, VocabularySettings
 from embedx.skipgram.configuration import configure
 from embedx.skipgram.settings import SkipGramSettings
 from embedx.text.encode import encode
 from embedx.text.heldout import HeldOut, hold_out
+from embedx.text.settings import TextSettings, VocabularySettings
 from embedx.text.sources import recipe_defaults, resolve
 from embedx.text.vocabulary import select
 from embedx.training.progress import Progress, Silent

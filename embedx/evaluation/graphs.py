@@ -4,6 +4,7 @@ Links and labels need scikit-learn (pip install "embedx[sklearn]").
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -34,29 +35,24 @@ def _lines(file: str) -> Iterator[tuple[int, list[str]]]:
                     yield number, words
 
 
-def _sklearn() -> None:
-    try:
-        import sklearn  # noqa: F401
-    except ImportError as error:
-        raise EmbedxError(
-            '--links and --node-labels need scikit-learn; install it with pip install "embedx[sklearn]"'
-        ) from error
+def _of_nodes(model: WordVectors, file: str, n_nodes: int, wanted: str, progress: Progress) -> list[list[str]]:
+    """The lines that begin with so many nodes, all with vectors; the others are counted. Looks for scikit-learn first."""
+    if find_spec("sklearn") is None:
+        raise EmbedxError('--links and --node-labels need scikit-learn; install it with pip install "embedx[sklearn]"')
+    lines = list(_lines(file))
+    if wrong := [number for number, words in lines if len(words) < 2]:
+        raise EmbedxError(f"{file}, line {wrong[0]:,}: one column; give {wanted}")
+    found = [words for _, words in lines if all(word in model for word in words[:n_nodes])]
+    if len(found) < len(lines):
+        progress.note(f"{file}: {len(lines) - len(found):,} lines have a node without a vector, and are left out")
+    return found
 
 
 def _pairs(model: WordVectors, file: str, progress: Progress) -> ndarray:
     """Pairs of nodes that both have vectors, int64 (n, 2)."""
-    found, n_unknown = [], 0
-    for number, words in _lines(file):
-        if len(words) < 2:
-            raise EmbedxError(f"{file}, line {number:,}: one column; give two nodes")
-        if words[0] in model and words[1] in model:
-            found.append((model.index(words[0]), model.index(words[1])))
-        else:
-            n_unknown += 1
-    if n_unknown:
-        progress.note(f"{file}: {n_unknown:,} pairs have a node without a vector, and are left out")
+    found = [(model.index(a), model.index(b)) for a, b, *_ in _of_nodes(model, file, 2, "two nodes", progress)]
     if len(found) < FOLDS:
-        raise EmbedxError(f"{file}: only {len(found)} pairs of known nodes; give the edges that were held out")
+        raise EmbedxError(f"{file}: {len(found)} pairs of nodes of the model; give the edges that were held out")
     return np.array(found)
 
 
@@ -66,12 +62,11 @@ def links(model: WordVectors, file: str, non_links: str | None, seed: int, progr
     Without a file of other pairs, as many are drawn, of which none is a link. `hadamard` is a logistic regression on the
     product of both vectors, number by number, that learns from four fifths of the pairs and scores the last, in turn.
     """
-    _sklearn()
+    true = _pairs(model, file, progress)
     from sklearn.linear_model import LogisticRegression
     from sklearn.metrics import average_precision_score, roc_auc_score
     from sklearn.model_selection import cross_val_predict
 
-    true = _pairs(model, file, progress)
     if non_links is not None:
         others = _pairs(model, non_links, progress)
     else:
@@ -96,21 +91,12 @@ def node_labels(model: WordVectors, file: str, seed: int, progress: Progress) ->
     `number known`: as many labels as a node has are predicted, as in the papers; else those of probability .5 and more, or the
     likeliest.
     """
-    _sklearn()
+    own: dict[int, set[str]] = {}
+    for node, *labels in _of_nodes(model, file, 1, "a node and its labels", progress):
+        own.setdefault(model.index(node), set()).update(labels)
     from sklearn.linear_model import LogisticRegression
     from sklearn.multiclass import OneVsRestClassifier
 
-    own: dict[int, set[str]] = {}
-    n_unknown = 0
-    for number, words in _lines(file):
-        if len(words) < 2:
-            raise EmbedxError(f"{file}, line {number:,}: one column; give a node and its labels")
-        if words[0] in model:
-            own.setdefault(model.index(words[0]), set()).update(words[1:])
-        else:
-            n_unknown += 1
-    if n_unknown:
-        progress.note(f"{file}: {n_unknown:,} lines are of nodes without a vector, and are left out")
     names = sorted(set().union(*own.values()))
     if len(own) < 2 * SPLITS or len(names) < 2:
         raise EmbedxError(f"{file}: {len(own)} known nodes with {len(names)} labels are too few; give more")

@@ -17,9 +17,9 @@ from embedx.errors import EmbedxError
 from embedx.graphs.graph import Graph
 from embedx.graphs.settings import GraphSettings
 from embedx.kernels.compiled import kernel
-from embedx.settings import TextSettings
 from embedx.text import cache, sources
 from embedx.text.encoded_corpus import EncodedCorpus
+from embedx.text.settings import TextSettings
 from embedx.text.sources import EDGES, Source
 from embedx.text.streams import UnpackedReader
 from embedx.text.tokenizer import END_OF_SENTENCE

@@ -17,10 +17,11 @@ from scipy.sparse import csr_matrix, hstack, vstack
 from embedx.labeled.data import FileRows, Labels, TextSchema, offsets_of
 from embedx.labeled.files import Lines, MemoryBudget
 from embedx.labeled.schema import WORD_BYTES, Numbering, decoded
-from embedx.settings import Settings, TextSettings, param
+from embedx.settings import Settings, param
 from embedx.text.characters import SEPARATES
 from embedx.text.ngram_hashes import OF_NEXT_WORD, bucket_lists, hash_words
 from embedx.text.ngrams import ngrams
+from embedx.text.settings import TextSettings
 from embedx.text.tables import TOKEN_END
 from embedx.text.tokenizer import Tokenizer
 

@@ -16,21 +16,10 @@ from embedx.graphs.settings import DEFAULTS as OF_GRAPHS, GraphSettings, graph_s
 from embedx.objectives.contract import Objective
 from embedx.optimizers.contract import COLLAPSED, WORDS
 from embedx.samplers.contract import Sampler
-from embedx.settings import (
-    Options,
-    PhraseSettings,
-    Record,
-    Settings,
-    TextSettings,
-    VocabularySettings,
-    as_typed,
-    check_used,
-    check_word_settings,
-    option_name,
-    settings_of,
-)
+from embedx.settings import Options, Record, Settings, as_typed, check_used, option_name, settings_of
 from embedx.skipgram.settings import LARGE_TEXT, MAX_DRAWS, CollapsedSettings, SizedSettings, SkipGramSettings
 from embedx.skipgram.start import Start, started
+from embedx.text.settings import PhraseSettings, TextSettings, VocabularySettings, check_word_settings
 from embedx.training import trainer
 from embedx.training.progress import Progress
 from embedx.vectors.model import WordVectors

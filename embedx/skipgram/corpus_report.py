@@ -5,13 +5,14 @@ from pathlib import Path
 
 import numpy as np
 
-from embedx.settings import Record, VocabularySettings
+from embedx.settings import Record
 from embedx.skipgram.configuration import Configuration
 from embedx.skipgram.task import prepared
 from embedx.storage import disk
 from embedx.text import cache
 from embedx.text.corpus_writer import explained, workspace
 from embedx.text.inspection import GIANT, Inspector
+from embedx.text.settings import VocabularySettings
 from embedx.text.sources import Source, resolve
 from embedx.text.vocabulary import kept_counts
 from embedx.training.checkpoint import KEPT

@@ -10,11 +10,12 @@ import numpy as np
 from embedx import objectives, parameters
 from embedx.errors import EmbedxError
 from embedx.graphs.settings import GraphSettings
-from embedx.settings import PhraseSettings, StartSettings, TextSettings, VocabularySettings, settings_of
+from embedx.settings import settings_of
 from embedx.skipgram import task
 from embedx.skipgram.configuration import configure
-from embedx.skipgram.settings import SkipGramSettings
+from embedx.skipgram.settings import SkipGramSettings, StartSettings
 from embedx.text.encode import Corpora
+from embedx.text.settings import PhraseSettings, TextSettings, VocabularySettings
 from embedx.text.sources import recipe_defaults
 from embedx.training.progress import reporter
 from embedx.vectors.model import WordVectors

@@ -6,7 +6,7 @@ from embedx.engine.settings import MAX_RATE, TrainingSettings
 from embedx.errors import EmbedxError
 from embedx.objectives import OBJECTIVES
 from embedx.optimizers.contract import COLLAPSED, WORDS
-from embedx.settings import Settings, as_arguments, fraction, param
+from embedx.settings import Record, Settings, as_arguments, fraction, param
 from embedx.text.ngrams import MAX_BUCKETS, NGrams, ngrams
 from embedx.text.subsampling import WHOLE_SENTENCE
 
@@ -116,3 +116,18 @@ class CollapsedSettings(Settings):
     count_passes: int = param(
         5, "passes over the corpus to count pairs, each with its own subsampling and windows", at_least=1, fine=True
     )
+
+
+class StartSettings(Settings):
+    """The model that training continues from."""
+
+    panel = "Continuing from a model"
+
+    start: str | None = param(
+        None, "continue training from this model folder; its words keep their vectors, new words are added", metavar="path"
+    )
+    freeze: bool = param(False, "with --start: train only the vectors of new words")
+
+    def record(self) -> Record:
+        """The values; none without --start."""
+        return super().record() if self.start else {}

@@ -24,18 +24,10 @@ from embedx.engine.skipgram import SkipGramTables
 from embedx.errors import EmbedxError
 from embedx.objectives.contract import Objective
 from embedx.optimizers.contract import PER_COORDINATE, PER_ROW, WORDS
-from embedx.settings import (
-    MAX_PASSES,
-    Options,
-    PhraseSettings,
-    StartSettings,
-    VocabularySettings,
-    check_used,
-    option_name,
-    settings_of,
-)
-from embedx.skipgram.settings import SkipGramSettings
+from embedx.settings import Options, check_used, option_name, settings_of
+from embedx.skipgram.settings import SkipGramSettings, StartSettings
 from embedx.text.encoded_corpus import EncodedCorpus
+from embedx.text.settings import MAX_PASSES, PhraseSettings, VocabularySettings
 from embedx.text.vocabulary import Vocabulary, is_wanted
 from embedx.training.checkpoint import checksum
 from embedx.vectors.model import WordVectors, load_folder

@@ -25,11 +25,12 @@ from typing import Any
 import numpy as np
 
 from embedx.errors import EmbedxError
-from embedx.settings import Record, TextSettings
+from embedx.settings import Record
 from embedx.storage.cache_home import cache_home
 from embedx.text.corpus_writer import CorpusWriter, explained, is_kept, remove_kept, sweep
 from embedx.text.encoded_corpus import EncodedCorpus, bytes_in, load, read_about
 from embedx.text.reading import Watch, check_found, read, skipped_kinds
+from embedx.text.settings import TextSettings
 from embedx.text.sources import Source, current_fingerprint
 from embedx.text.tokenizer import END_OF_SENTENCE, MAX_WORD_BYTES
 from embedx.text.word_list import WordList

@@ -4,11 +4,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import cast
 
-from embedx.settings import PhraseSettings, TextSettings
 from embedx.text import cache, sources
 from embedx.text.encoded_corpus import EncodedCorpus
 from embedx.text.phrase_list import Phrases
 from embedx.text.phrases import with_phrases
+from embedx.text.settings import PhraseSettings, TextSettings
 from embedx.training.progress import Progress
 
 Corpora = str | Path | Sequence[str | Path] | Iterable[Sequence[str]]  # names of corpora, or sentences as lists of tokens

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from embedx.errors import EmbedxError
-from embedx.settings import TextSettings
 from embedx.text.in_order import in_order
+from embedx.text.settings import TextSettings
 from embedx.text.sources import Source
 from embedx.text.streams import TextBlock
 from embedx.text.tables import SENTENCE_END

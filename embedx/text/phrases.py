@@ -14,12 +14,12 @@ from numpy import int32, int64
 
 from embedx.errors import EmbedxError
 from embedx.kernels import kernel
-from embedx.settings import PhraseSettings
 from embedx.text import cache
 from embedx.text.collocations import CHUNK, find, pair_at, pairs_of
 from embedx.text.corpus_writer import CorpusWriter, explained, workspace
 from embedx.text.encoded_corpus import EncodedCorpus, load
 from embedx.text.phrase_list import Collocation, Phrases
+from embedx.text.settings import PhraseSettings
 from embedx.text.word_list import WordList
 from embedx.training.progress import Progress
 

@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from embedx.errors import EmbedxError
-from embedx.settings import Record, TextSettings
+from embedx.settings import Record
 from embedx.storage.disk import amount
 from embedx.text.corpus_writer import CorpusWriter
 from embedx.text.parallel_tokenizer import pieces
+from embedx.text.settings import TextSettings
 from embedx.text.sources import Source, total_size
 from embedx.text.streams import ReadAhead
 from embedx.text.tokenizer import END_OF_SENTENCE, Tokenizer

@@ -8,7 +8,7 @@ import datetime
 import io
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -62,38 +62,30 @@ def _events(table: str, names: list[str], progress: Progress) -> Iterator[tuple[
         buffered = io.BufferedReader(file, BLOCK_BYTES)
         if buffered.peek(4)[:4] == PARQUET_START:
             buffered.detach()  # it would close the file
-            rows: Iterator[tuple[int, Any]] = parquet_records(
-                file, table, lambda found: [_known(table, n, found) for n in names]
-            )
+            rows: Iterator[tuple[int, Any]] = parquet_records(file, table, lambda found: None)
         else:
             lines = lines_of(unpacked(source, buffered), table)
             first = next(lines, b"")
             lines = itertools.chain([first], lines)
-            rows = json_records(lines) if first.lstrip().startswith(b"{") else _of_table(table, lines, names)
+            rows = json_records(lines) if first.lstrip().startswith(b"{") else _named(table_rows(lines, table, names))
         for number, record in rows:
             if isinstance(record, Bad):
                 raise EmbedxError(f"{table}:{number}: {record.why}; {record.remedy}")
             values = [value_of(record, name, None) for name in names]
             if None in values:
-                raise EmbedxError(f"{table}:{number}: no {names[values.index(None)]}; there are {', '.join(record)}")
+                missing = names[values.index(None)]
+                raise EmbedxError(f"{table}:{number}: no {missing}; choose --columns USER,ITEM,TIME among {', '.join(record)}")
             progress.update(file.count)
-            yield f"{table}:{number}", [str(value) for value in values]
+            yield f"{table}:{number}", [*map(str, values)]
     progress.finish()
 
 
-def _of_table(table: str, lines: Iterator[bytes], names: list[str]) -> Iterator[tuple[int, Mapping[str, str] | Bad]]:
-    rows = table_rows(lines, table, names)
-    head = next(rows, (1, []))[1]
-    for name in names:
-        _known(table, name, head)
+def _named(rows: Iterator[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
+    """The rows of a table by the names in the first one."""
+    number, head = next(rows, (1, ()))
+    if isinstance(head, Bad):
+        yield number, head
     yield from ((number, row if isinstance(row, Bad) else dict(zip(head, row, strict=True))) for number, row in rows)
-
-
-def _known(table: str, name: str, found: Any) -> str:
-    if isinstance(found, Bad) or name not in found:
-        there = "no heading" if isinstance(found, Bad) else ", ".join(found)
-        raise EmbedxError(f"{table}: no column {name}; choose --columns USER,ITEM,TIME among {there}")
-    return name
 
 
 def _seconds(text: str, place: str, column: str) -> float:

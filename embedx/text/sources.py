@@ -10,8 +10,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from embedx.errors import EmbedxError
-from embedx.settings import Record, TextSettings
+from embedx.settings import Record
 from embedx.text.recipes import Recipe, find_recipe, near_recipe
+from embedx.text.settings import TextSettings
 
 STANDARD_INPUT = "-"
 # How Wikimedia names its dumps: "enwiki-20240301-pages-articles1.xml-p1p41242.bz2".

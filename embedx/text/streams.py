@@ -22,9 +22,10 @@ from dataclasses import replace
 from typing import Any, NamedTuple, Self
 
 from embedx.errors import EmbedxError
-from embedx.settings import Record, TextSettings
+from embedx.settings import Record
 from embedx.text import archives, tables
 from embedx.text.in_order import in_order
+from embedx.text.settings import TextSettings
 from embedx.text.sources import EDGES, ROWS, STANDARD_INPUT, Source, is_url, reader_of
 from embedx.text.tables import PARQUET_START, NotTextError
 from embedx.text.wikipedia import DumpError, paragraphs

@@ -16,8 +16,8 @@ from numpy import int64, ndarray, uint8
 
 from embedx.errors import EmbedxError
 from embedx.kernels import kernel, kernel_part, prefetch
-from embedx.settings import TextSettings
 from embedx.text.characters import BLOCK_BITS, DOT_ABOVE, DOTTED_CAPITAL_I, LINE_END, NOT_ASCII, SEPARATOR, tables, whole_tokens
+from embedx.text.settings import TextSettings
 from embedx.text.tables import SENTENCE_END
 from embedx.text.word_list import WordList
 

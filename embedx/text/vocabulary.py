@@ -7,8 +7,8 @@ import numpy as np
 from numpy import float32, int32, ndarray
 
 from embedx.errors import EmbedxError
-from embedx.settings import VocabularySettings
 from embedx.text.encoded_corpus import EncodedCorpus
+from embedx.text.settings import VocabularySettings
 
 
 @dataclass(frozen=True)

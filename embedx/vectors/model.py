@@ -27,11 +27,12 @@ import numpy as np
 from numpy import float32, ndarray
 
 from embedx.errors import EmbedxError, choice, near
-from embedx.settings import MAX_PASSES, PhraseSettings, Record
+from embedx.settings import Record
 from embedx.storage.folder import DESCRIPTION, Folder, blamed_on, damaged, present, read as read_folder, save as save_folder
 from embedx.storage.schema import Array, FolderSchema, Names, row_blocks
 from embedx.text.ngrams import ngrams
 from embedx.text.phrase_list import Collocation, Phrases
+from embedx.text.settings import MAX_PASSES, PhraseSettings
 from embedx.training.progress import SILENT, Progress
 from embedx.vectors import formats
 from embedx.vectors.subwords import Subwords

@@ -23,10 +23,10 @@ from embedx.evaluation.word_sets import read_analogies, read_pairs
 from embedx.labeled.read import read, read_training, with_names
 from embedx.labeled.schema import read_label_names, read_names
 from embedx.labeled.tables import TableSettings
-from embedx.settings import TextSettings
 from embedx.text import cache
 from embedx.text.ngrams import NGrams
 from embedx.text.recipes import find_recipe
+from embedx.text.settings import TextSettings
 from embedx.text.sources import resolve
 from embedx.vectors import model
 from embedx.vectors.export import export
