@@ -60,7 +60,7 @@ XC_HEADER = re.compile(rb"\d+\s+\d+\s+\d+")
 SPARSE_ROW = re.compile(rb"(?:[^\s:]+\s+|\s*)(?:\d+:[-+.\deE]+(?:\s+|$))+(?:\d+:?)?")  # the last number may be cut
 FASTTEXT_LABEL = re.compile(rb"(?:^|\s)__label__\S")
 # The first line of edges, after comments, that has commas between all of its columns
-COMMA_SEPARATED = re.compile(rb"\A(?:\s*(?:#|%|//)[^\n]*\n)*\s*[^\s,]+(?:[ \t]*,[ \t]*[^\s,]+)+[ \t\r]*(?:\n|\Z)")
+COMMA_SEPARATED = re.compile(rb"(?:\s*(?:#|%|//)[^\n]*\n)*\s*[^\s,]+(?:[ \t]*,[ \t]*[^\s,]+)+[ \t\r]*(?:\n|\Z)")
 LABELLED_HEAD = 4096  # bytes that it is recognised by
 PLAIN = TextSettings()
 DAMAGED = (EOFError, OSError, zlib.error, lzma.LZMAError, UnicodeError, *archives.DAMAGED_ARCHIVE)
@@ -292,7 +292,7 @@ def _text_of_file(source: Source, file: CountedReader, settings: TextSettings, t
     if source.reader != ROWS and begins_labelled(head):
         remedy = f"train a classifier on it with `embedx classify {shlex.quote(name)}`"
         raise NotTextError(f"{name}: labelled data, not text; {remedy}", "labelled data (embedx classify)")
-    if source.reader == EDGES and COMMA_SEPARATED.search(head):
+    if source.reader == EDGES and COMMA_SEPARATED.match(head):
         return (block.replace(b",", b" ") for block in blocks)
     return blocks
 
