@@ -69,9 +69,7 @@ def test_what_is_malformed_is_named(tmp_path, reader, content, complaint):
 
 
 def some_vectors():
-    return WordVectors(
-        [f"w{k}" for k in range(24)], {"input": np.random.default_rng(0).normal(size=(24, 6)).astype(np.float32)}
-    )
+    return WordVectors([f"w{k}" for k in range(24)], {"input": np.float32(np.random.default_rng(0).normal(size=(24, 6)))})
 
 
 def saved(folder, vectors, output=None):
