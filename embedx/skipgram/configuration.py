@@ -12,7 +12,7 @@ from embedx import objectives, optimizers, samplers
 from embedx.engine.encoders import ENCODERS, pairs_of_centre
 from embedx.engine.settings import check_sampler
 from embedx.errors import EmbedxError
-from embedx.graphs.settings import DEFAULTS as OF_GRAPHS, GraphSettings, graph_settings
+from embedx.graphs.settings import DEFAULTS as OF_GRAPHS, SGD_RATE, GraphSettings, graph_settings
 from embedx.objectives.contract import Objective
 from embedx.optimizers.contract import COLLAPSED, WORDS
 from embedx.samplers.contract import Sampler
@@ -220,12 +220,13 @@ def collapses(objective: Objective) -> bool:
 # ---- once the text is counted
 
 
-def by_size(settings: SkipGramSettings, objective: Objective, n_tokens: int, progress: Progress) -> SkipGramSettings:
+def by_size(config: Configuration, n_tokens: int, progress: Progress) -> SkipGramSettings:
     """The settings with those that are open chosen by the number of tokens of the vocabulary in the text, which is reported."""
+    settings, rate = config.settings, SGD_RATE if config.graph else None
     if not settings.open:
         return settings
-    large = {"learning_rate": None, **objective.large_text_defaults} if n_tokens >= LARGE_TEXT else {}
-    found = completed(SkipGramSettings.from_options({**vars(settings), **large}), objective)
+    large = {"learning_rate": rate, **config.objective.large_text_defaults} if n_tokens >= LARGE_TEXT else {}
+    found = completed(SkipGramSettings.from_options({**vars(settings), **large}), config.objective)
     values = " ".join(f"{name.replace('_', '-')}={as_typed(getattr(found, name))}" for name in settings.open)
     progress.detail(f"chosen by the number of tokens: {values}")
     return found

@@ -314,7 +314,7 @@ def prepared(corpus: EncodedCorpus, config: Configuration, progress: Progress) -
     sampler = config.new_sampler()
     sampler.prepare(kept if config.draws_kept_words else words.trained_counts, paths=objective.paths())
     if config.collapsed is None:
-        settings = by_size(settings, objective, n_tokens, progress)
+        settings = by_size(config, n_tokens, progress)
         warn_of_rate(settings, objective, progress)
         n_around = context_words(corpus.tokens, settings.window)
         settings = resolved(settings, objective, sampler, kept, n_around)
