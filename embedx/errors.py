@@ -38,7 +38,7 @@ def near_file(path: str, remedy: str, others: Iterable[str] = ()) -> str:
     folder, name = os.path.split(path)
     known = [*others]
     with contextlib.suppress(OSError, ValueError):
-        known += os.listdir(folder or ".")
+        known += [each for each in os.listdir(folder or ".") if not each.startswith(".")]
     return near(name, known, remedy)
 
 

@@ -70,7 +70,7 @@ def test_new_labels_are_learned_and_old_ones_kept(place, options):
 @pytest.mark.parametrize(("first", "then", "message"), [
     ("--weights sparse --objective ova", "", "--start m: its sparse weights have .*--weights dense"),
     ("", "--objective ova", "--start m: was trained with --objective softmax"),
-    ("--hidden 4", "--hidden 5", "--start m: --hidden is 4 there"), ("", "--scaling l2", "--start m: --scaling is none there"),
+    ("--hidden 4", "--hidden 5", "m: --hidden is 4 in that model"), ("", "--scaling l2", "m: --scaling is none in that model"),
     ("", "--bias none", "--start m: has biases"), ("", "--word-ngrams 2", "--word-ngrams applies only without --start"),
     ("--objective hs", "", "1 labels that --start does not have, but its tree"),
 ])  # fmt: skip

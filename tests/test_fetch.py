@@ -140,7 +140,7 @@ def test_a_file_that_changes_meanwhile_is_fetched_from_its_beginning(site, recip
 
 def test_a_connection_that_never_brings_it_all_is_given_up_and_the_part_kept(site, recipe):
     site.missing_bytes, site.has_ranges = 10, False
-    with pytest.raises(EmbedxError, match=r"mine: cannot be fetched \(.*the connection ended after .*; the 1\.7 kB that came"):
+    with pytest.raises(EmbedxError, match=r"mine: cannot be fetched \(.*the connection ended after .*; the 1\.7 kB received"):
         fetch(recipe())
     assert left() == ["mine.txt.part"]
     assert not (data_folder() / "mine.txt").exists()

@@ -119,7 +119,7 @@ def test_the_first_of_two_equal_words_wins(tmp_path):
     (b"2 2\na 1 2\nb nan 4\n", ":3: 'nan' in the vector of 'b' is not finite"),
     (b"2 2\na 1 2\nb 1e99 4\n", ":3: '1e99' in the vector of 'b' is not finite"),
     (b"2 2\na 1 2\n 3 4\n", ":3: no word before the vector"),
-    (b"3 2\na 1 2\nb 3 4\n", "promises 3 words, but 2 follow; the file is cut short"), (b"0 2\n", "holds no word"),
+    (b"3 2\na 1 2\nb 3 4\n", "declares 3 words, but 2 follow; the file is cut short"), (b"0 2\n", "holds no word"),
     (b"2 0\na\nb\n", ":1: the header says 0 dimensions"), (binary()[:-4], "ends within word 5 of 5; the file is cut short"),
     (binary() + b"more", "continues after the 5 words"),
     (b"1 2\na " + np.array([1, np.nan], np.float32).tobytes(), "the vector of 'a' is not finite"),

@@ -77,7 +77,7 @@ def test_a_format_or_a_model_that_has_it_not_is_reported(tmp_path):
     for options, complaint in (
         ({"format": "word2vec-binary", "dtype": "float16"},
          "--dtype float16: not available with --format word2vec-binary; taken by word2vec,"),
-        ({"format": "static-embedding", "dtype": "int8"}, "--dtype int8: not with .* taken by npz, safetensors, parquet"),
+        ({"format": "static-embedding", "dtype": "int8"}, "int8: not available with .* taken by npz, safetensors, parquet"),
         ({"format": "npz", "vectors": "sum"},
          "--vectors sum: this model has no output vectors, which only a model folder keeps"),
         ({"format": "npz", "top": 0}, "--top 0: must be at least 1"),

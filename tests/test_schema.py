@@ -208,7 +208,7 @@ OF_CLASSIFIERS = [
     (lambda m: change(m, "facts", "n_features", to=5), "model.json: output.npy has 5 rows for 4 features, where --obj"),
     (lambda m: change(m, "settings", "scaling", to="column-max"), "model.json: names no array `maxima`, which --scaling"),
     (lambda m: change(m, "settings", "scaling", to="tf-idf"), "model.json: names no array `idf`, which --scaling tf-idf"),
-    (lambda m: change(m, "settings", "negatives", to="5"), "model.json: --negatives 5: must be a whole number"),
+    (lambda m: change(m, "settings", "negatives", to="5"), "model.json: --negatives '5': must be a whole number"),
     (lambda m: change(m, "settings", "sampler", to="adversarial"), "model.json: no noise_projection.npy, which --sampler adv"),
     (lambda m: replace(m, "maxima", poisoned(4, 1)), "maxima.npy: row 1 has a number that is not finite"),
 ]  # fmt: skip

@@ -146,7 +146,7 @@ def test_a_field_within_objects_is_named_by_its_path(sentences):
     for field in ("a.x", "a.b.c", "b"):
         with pytest.raises(EmbedxError, match=rf"a\.jsonl:1: no field {field}; choose --json-field among a\.b, a\.c\.d"):
             sentences("a.jsonl", lines(*NESTED), json_field=field)
-    with pytest.raises(EmbedxError, match=r"a\.jsonl:1: no field a\.b; .* among a, or leave"):
+    with pytest.raises(EmbedxError, match=r"a\.jsonl:1: no field a\.b; .* among a, or skip"):
         sentences("a.jsonl", lines({"a": None}), json_field="a.b")
 
 

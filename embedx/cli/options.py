@@ -13,7 +13,6 @@ from typer.models import ArgumentInfo
 
 from embedx.errors import EmbedxError, near
 from embedx.settings import FINE, Settings, as_typed, described, kind_of, option_name, read_value
-from embedx.skipgram.settings import StartSettings
 from embedx.text.settings import PhraseSettings, TextSettings, VocabularySettings
 
 SHORT_HELP = {  # the options that --help shows; --help-all shows all
@@ -217,7 +216,7 @@ def train_options() -> Options:
     from embedx.distributed.settings import ClusterSettings
     from embedx.graphs.settings import GraphSettings
     from embedx.skipgram.configuration import DEFAULTS
-    from embedx.skipgram.settings import CollapsedSettings, SkipGramSettings
+    from embedx.skipgram.settings import CollapsedSettings, SkipGramSettings, StartSettings
 
     groups = (
         SkipGramSettings, VocabularySettings, TextSettings, PhraseSettings, StartSettings, GraphSettings, ClusterSettings
