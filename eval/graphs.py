@@ -220,20 +220,24 @@ def memory(records: Records) -> str:
 
 
 def plot(records: Records) -> Any:
-    """Macro F1 at half of the labels, or AUC, against seconds."""
-    picture, axes_of = figure(11, 4, len(GRAPHS), dpi=90)
+    """Macro F1 at half of the labels, or the best AUC, against seconds; filled markers are walks with p = q = 1."""
+    picture, axes_of = figure(11, 4.2, len(GRAPHS), dpi=90)
     for axes, (data, about) in zip(axes_of, GRAPHS.items(), strict=True):
+        is_label = about["task"] == "labels"
         for job, results in groups(records, task=about["task"], data=data):
-            if results:
-                is_label = about["task"] == "labels"
-                y = [row["macro F1"] for row in chosen(results, SHARE)] if is_label else [
-                    max(row["AUC"] for row in each["rows"]) for each in results
-                ]  # fmt: skip
-                label = job["tool"] + (f", p {job['p']:g}, q {job['q']:g}" if job["p"] != 1 else "")
-                axes.scatter([each["seconds"] for each in results], y, label=label, marker="o" if "embedx" in label else "s")
-        axes.set(title=data, xscale="log", xlabel="seconds, edges to vectors", ylabel="macro F1, 50 %" if is_label else "AUC")
+            color = f"C{TOOLS.index(job['tool'])}"
+            y = [row["macro F1"] for row in chosen(results, SHARE)] if is_label else [
+                max(row["AUC"] for row in each["rows"]) for each in results
+            ]  # fmt: skip
+            look = {
+                "color": color,
+                "marker": "o" if job["tool"] == "embedx" else "s",
+                "facecolor": color if job["p"] == 1 else "none",
+            }
+            axes.scatter([each["seconds"] for each in results], y, label=job["tool"] if job["p"] == 1 else None, **look)
+        axes.set(title=data, xlabel="seconds, edges to vectors", ylabel="macro F1, 50 %" if is_label else "AUC", xlim=(0, None))
         axes.grid(visible=True, alpha=0.3)
-    axes_of[0].legend(loc="upper center", bbox_to_anchor=(1.6, -0.2), frameon=False, ncols=3)
+    picture.legend(*axes_of[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(TOOLS), frameon=False)
     return picture
 
 
