@@ -62,7 +62,7 @@ def table() -> list[tuple[str, ...]]:
     return [
         (
             name, each.formula, f"{each.title}; {each.paper}", rows[each.candidates[0]], ", ".join(each.samplers()),
-            needs(each), each.advice, *told(scores.get(name)),
+            needs(each), each.advice, *measured_cells(scores.get(name)),
         )
         for name, each in OBJECTIVES.items()
     ]  # fmt: skip
@@ -91,7 +91,7 @@ def measured() -> Record:
     return dict(json.loads(MEASURED_FILE.read_text("utf-8")))
 
 
-def told(numbers: Record | None) -> tuple[str, ...]:
+def measured_cells(numbers: Record | None) -> tuple[str, ...]:
     """The measured numbers of an objective as a table shows them, under MEASURED."""
     if numbers is None:
         return ("-",) * len(MEASURED)
