@@ -1,4 +1,7 @@
-"""The dot product of two rows, and three matrix products of a small block in register tiles: 4 × 4 scores, 4 rows × 32 floats.
+"""The dot product of two rows, and three matrix products of a small block in register tiles.
+
+Tiles are as large as the vector registers of the processor hold: with 32 of 16 floats (AVX-512) 4 × 4 scores, and 4 rows × 32
+floats; with fewer or shorter ones 2 × 2 and 4 × 16. A sum is added up in the same order by both.
 
 A block multiplies a few dozen rows, far below the size where calling BLAS pays. Rows are padded to whole lanes (simd.padded)
 and blocks to whole tiles with rows of zeros, so that no loop has a remainder.
@@ -11,24 +14,19 @@ import numpy as np
 from numpy import int64
 
 from embedx.kernels.compiled import kernel, kernel_part
-from embedx.kernels.simd import SIMD_WIDTH, load, multiply_add, splat, store, store_sums, sum_of, zeros
+from embedx.kernels.simd import HAS_AVX512, SIMD_WIDTH, load, multiply_add, splat, store, store_sums, sum_of, zeros
 
 TILE = 4
 NO_SPANS = np.zeros((0, 3), int64)
 
 
 @kernel_part
-def span_of(spans, i):
-    """The span of the tile of row i: first, end and rest."""
+def _columns(spans, i, n, part):
+    """Begin and end of the columns below n that the tile of row i has: those before its end in part 0, from its rest on in 1."""
     if spans.shape[0] == 0:
-        return int64(0), int64(0), int64(0)
-    return spans[i // TILE, 0], spans[i // TILE, 1], spans[i // TILE, 2]
-
-
-@kernel_part
-def next_column(k, step, end, rest):
-    """The column `step` after k in a span."""
-    return max(k + step, rest) if k < end <= k + step else k + step
+        return int64(0), n * part
+    first, end, rest = spans[i // TILE]
+    return (first, end) if part == 0 else (max(end, rest), n)
 
 
 @kernel_part
@@ -68,16 +66,38 @@ def scores(h, n_h, w, n_w, z, spans):
     h float32 (>= n_h, stride), w float32 (>= n_w, stride), z float32 (>= n_h, >= n_w); n_h and n_w are multiples of TILE.
     """
     for i in range(0, n_h, TILE):
-        first, end, rest = span_of(spans, i)
-        k = (first if first < end else rest) // TILE * TILE
-        while k < n_w:
-            _score_tile(h, i, w, k, z)
-            k = next_column(k, TILE, end, rest // TILE * TILE)
+        done = int64(0)
+        for part in range(2):
+            begin, end = _columns(spans, i, n_w, part)
+            for k in range(max(begin // TILE * TILE, done), end, TILE):
+                _score_tile(h, i, w, k, z)
+                done = k + TILE
 
 
 @kernel_part
 def _score_tile(h, i, w, k, z):
-    """Overwrite z[i:i+4, k:k+4]: sixteen sums kept in registers along the whole row."""
+    """Overwrite z[i:i+4, k:k+4], whose sums are kept in registers along the whole rows."""
+    if HAS_AVX512:
+        _score_4x4(h, i, w, k, z)
+    else:
+        for row in range(i, i + TILE, 2):
+            for column in range(k, k + TILE, 2):
+                _score_2x2(h, row, w, column, z)
+
+
+@kernel_part
+def _score_2x2(h, i, w, k, z):
+    s00, s01, s10, s11 = zeros(), zeros(), zeros(), zeros()
+    for d in range(0, h.shape[1], SIMD_WIDTH):
+        w0, w1, x = load(w, k, d), load(w, k + 1, d), load(h, i, d)
+        s00, s01 = multiply_add(x, w0, s00), multiply_add(x, w1, s01)
+        x = load(h, i + 1, d)
+        s10, s11 = multiply_add(x, w0, s10), multiply_add(x, w1, s11)
+    store_sums(z, i, k, (s00, s01, s10, s11))
+
+
+@kernel_part
+def _score_4x4(h, i, w, k, z):
     s00, s01, s02, s03 = zeros(), zeros(), zeros(), zeros()
     s10, s11, s12, s13 = zeros(), zeros(), zeros(), zeros()
     s20, s21, s22, s23 = zeros(), zeros(), zeros(), zeros()
@@ -120,35 +140,35 @@ def weighted_sums_transposed(c, n_out, rows, n_rows, out, spans):
 def _weighted_sums(c, n_out, rows, n_rows, out, spans):
     stride = rows.shape[1]
     for i in range(0, n_out, TILE):
-        first, end, rest = span_of(spans, i)
-        first = first if first < end else rest
-        for d in range(0, stride - SIMD_WIDTH, 2 * SIMD_WIDTH):
+        d = 0
+        while HAS_AVX512 and d + SIMD_WIDTH < stride:
             a0, b0, a1, b1 = zeros(), zeros(), zeros(), zeros()
             a2, b2, a3, b3 = zeros(), zeros(), zeros(), zeros()
-            k = first
-            while k < n_rows:
-                a, b = load(rows, k, d), load(rows, k, d + SIMD_WIDTH)
-                x = splat(c[i, k])
-                a0, b0 = multiply_add(x, a, a0), multiply_add(x, b, b0)
-                x = splat(c[i + 1, k])
-                a1, b1 = multiply_add(x, a, a1), multiply_add(x, b, b1)
-                x = splat(c[i + 2, k])
-                a2, b2 = multiply_add(x, a, a2), multiply_add(x, b, b2)
-                x = splat(c[i + 3, k])
-                a3, b3 = multiply_add(x, a, a3), multiply_add(x, b, b3)
-                k = next_column(k, 1, end, rest)
+            for part in range(2):
+                begin, end = _columns(spans, i, n_rows, part)
+                for k in range(begin, end):
+                    a, b = load(rows, k, d), load(rows, k, d + SIMD_WIDTH)
+                    x = splat(c[i, k])
+                    a0, b0 = multiply_add(x, a, a0), multiply_add(x, b, b0)
+                    x = splat(c[i + 1, k])
+                    a1, b1 = multiply_add(x, a, a1), multiply_add(x, b, b1)
+                    x = splat(c[i + 2, k])
+                    a2, b2 = multiply_add(x, a, a2), multiply_add(x, b, b2)
+                    x = splat(c[i + 3, k])
+                    a3, b3 = multiply_add(x, a, a3), multiply_add(x, b, b3)
             _store_quad(out, i, d, a0, a1, a2, a3)
             _store_quad(out, i, d + SIMD_WIDTH, b0, b1, b2, b3)
-        if stride % (2 * SIMD_WIDTH):
-            d = stride - SIMD_WIDTH
+            d += 2 * SIMD_WIDTH
+        while d < stride:
             a0, a1, a2, a3 = zeros(), zeros(), zeros(), zeros()
-            k = first
-            while k < n_rows:
-                a = load(rows, k, d)
-                a0, a1 = multiply_add(splat(c[i, k]), a, a0), multiply_add(splat(c[i + 1, k]), a, a1)
-                a2, a3 = multiply_add(splat(c[i + 2, k]), a, a2), multiply_add(splat(c[i + 3, k]), a, a3)
-                k = next_column(k, 1, end, rest)
+            for part in range(2):
+                begin, end = _columns(spans, i, n_rows, part)
+                for k in range(begin, end):
+                    a = load(rows, k, d)
+                    a0, a1 = multiply_add(splat(c[i, k]), a, a0), multiply_add(splat(c[i + 1, k]), a, a1)
+                    a2, a3 = multiply_add(splat(c[i + 2, k]), a, a2), multiply_add(splat(c[i + 3, k]), a, a3)
             _store_quad(out, i, d, a0, a1, a2, a3)
+            d += SIMD_WIDTH
 
 
 @kernel_part

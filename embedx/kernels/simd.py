@@ -13,7 +13,7 @@ import operator
 
 import numba
 import numpy as np
-from llvmlite import ir
+from llvmlite import binding as llvm, ir
 from numba import types
 from numba.core import cgutils
 from numba.core.typing.templates import ConcreteTemplate, infer_global, signature
@@ -23,10 +23,10 @@ from numpy import float32
 from embedx.kernels.compiled import PART
 
 SIMD_WIDTH = 16
+HAS_AVX512 = bool(llvm.get_host_cpu_features().get("avx512f"))
 ZERO, ONE = np.float32(0), np.float32(1)  # bare numbers would widen what they meet to float64
 
 _VECTOR = ir.VectorType(ir.FloatType(), SIMD_WIDTH)
-_QUARTER = ir.VectorType(ir.FloatType(), 4)
 _INDEX = ir.IntType(32)
 _BITS = ir.IntType(SIMD_WIDTH)  # one of each lane
 _ZEROS = ir.Constant(_VECTOR, [0.0] * SIMD_WIDTH)
@@ -71,7 +71,8 @@ if numba.config.DISABLE_JIT:
 
     def store_sums(matrix, row, column, vectors):
         for i, vector in enumerate(vectors):
-            matrix[row + i // 4, column + i % 4] = vector.sum()
+            side = 4 if len(vectors) == 16 else 2
+            matrix[row + i // side, column + i % side] = vector.sum()
 
     def sum_of(vector):
         return vector.sum()
@@ -144,13 +145,15 @@ else:
 
     @intrinsic
     def store_sums(_typing, matrix, row, column, vectors):
-        """Write `matrix[row + i, column + j] = sum of vectors[4 * i + j]` for i, j below 4.
+        """Write `matrix[row + i, column + j] = sum of vectors[side * i + j]` for i, j below the side, 4 or 2.
 
-        The sixteen sums are formed together: each of four rounds adds pairs of vectors crosswise and leaves half as many.
+        The sums are formed together: each round adds pairs of vectors crosswise and leaves half as many, and then, where the
+        side is 2, adds the parts of one vector.
         """
+        side = 4 if len(vectors) == 16 else 2
 
         def emit(context, builder, signature, arguments):
-            vectors = [builder.extract_value(arguments[3], i) for i in range(SIMD_WIDTH)]
+            vectors = [builder.extract_value(arguments[3], i) for i in range(side * side)]
             step = 1
             while len(vectors) > 1:
                 first_halves = [lane if lane // step % 2 == 0 else SIMD_WIDTH + lane - step for lane in range(SIMD_WIDTH)]
@@ -162,11 +165,16 @@ else:
                     for a, b in zip(vectors[::2], vectors[1::2], strict=True)
                 ]
                 step *= 2
-            for i in range(4):
-                quarter = builder.shuffle_vector(vectors[0], vectors[0], _lanes(range(4 * i, 4 * i + 4)))
+            sums = vectors[0]
+            while step < SIMD_WIDTH:
+                other = builder.shuffle_vector(sums, sums, _lanes([(lane + step) % SIMD_WIDTH for lane in range(SIMD_WIDTH)]))
+                sums, step = builder.fadd(sums, other), 2 * step
+            row_of_sums = ir.VectorType(ir.FloatType(), side)
+            for i in range(side):
+                part = builder.shuffle_vector(sums, sums, _lanes(range(side * i, side * (i + 1))))
                 at_row = builder.add(arguments[1], ir.Constant(arguments[1].type, i))
-                address = _address(context, builder, signature.args[0], (arguments[0], at_row, arguments[2]), _QUARTER)
-                builder.store(quarter, address, align=4)
+                address = _address(context, builder, signature.args[0], (arguments[0], at_row, arguments[2]), row_of_sums)
+                builder.store(part, address, align=4)
             return context.get_dummy_value()
 
         return types.void(matrix, types.intp, types.intp, vectors), emit
