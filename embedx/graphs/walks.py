@@ -19,7 +19,7 @@ from numpy import float64, int32, int64, ndarray, uint64
 from embedx.errors import EmbedxError
 from embedx.graphs.graph import Graph
 from embedx.graphs.read import node_types, read_graph
-from embedx.graphs.settings import GraphSettings
+from embedx.graphs.settings import MAX_GRADIENT, GraphSettings
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.random import bits, stream_key, uniform
 from embedx.storage.disk import amount
@@ -179,6 +179,8 @@ def _share(walker, begin, end, at):
 
 class Walks:
     """The walks of a run in place of the tokens of a corpus."""
+
+    max_gradient = MAX_GRADIENT
 
     def __init__(self, graph: Graph, settings: GraphSettings, seed: int) -> None:
         self.graph, self.settings, self.seed = graph, settings, seed

@@ -22,7 +22,7 @@ NO_SPANS = np.zeros((0, 3), int64)
 
 @kernel_part
 def _columns(spans, i, n, part):
-    """Begin and end of the columns below n that the tile of row i has: those before its end in part 0, from its rest on in 1."""
+    """Begin and end of the columns below n that the tile of row i has: up to its end in part 0, from its rest on in part 1."""
     if spans.shape[0] == 0:
         return int64(0), n * part
     first, end, rest = spans[i // TILE]
@@ -66,7 +66,7 @@ def scores(h, n_h, w, n_w, z, spans):
     h float32 (>= n_h, stride), w float32 (>= n_w, stride), z float32 (>= n_h, >= n_w); n_h and n_w are multiples of TILE.
     """
     for i in range(0, n_h, TILE):
-        done = int64(0)
+        done = 0
         for part in range(2):
             begin, end = _columns(spans, i, n_w, part)
             for k in range(max(begin // TILE * TILE, done), end, TILE):

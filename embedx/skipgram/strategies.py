@@ -62,14 +62,16 @@ def form_of(objective: Objective) -> int:
     return JOINT if objective.merges_pairs or objective.pairs_as_set else SINGLE
 
 
-def block_plan(objective: Objective, settings: Any, candidates: str, n_rows: int, n_around: float) -> blocks.BlockPlan:
+def block_plan(
+    objective: Objective, settings: Any, candidates: str, n_rows: int, n_around: float, max_gradient: float
+) -> blocks.BlockPlan:
     """How blocks are formed, with resolved `SkipGramSettings` and so many context words of a centre."""
     n_draws, is_proximal = settings.draws if candidates == "drawn" else 0, objective.kind == "proximal"
-    max_gradient = math.inf
-    if not is_proximal:  # a row that is drawn more rarely than by default has a gradient that is so much longer
+    if is_proximal:
+        max_gradient = math.inf
+    elif n_draws:  # a row that is drawn more rarely than by default has a gradient that is so much longer
         n_pairs = max(settings.block_size, 1) * pairs_of_centre(settings.architecture, n_around)
-        default_draws = objective.negatives * n_pairs / PAIRS_PER_DRAW
-        max_gradient = engine.MAX_GRADIENT * (max(default_draws / n_draws, 1.0) if n_draws else 1.0)
+        max_gradient *= max(objective.negatives * n_pairs / PAIRS_PER_DRAW / n_draws, 1.0)
     return blocks.BlockPlan(
         encoder=list(ENCODERS).index(settings.architecture), window=settings.window, block_size=settings.block_size,
         n_draws=n_draws, n_rows=n_rows, candidates=blocks.CANDIDATES[candidates], form=form_of(objective),
@@ -99,7 +101,8 @@ class Streamed(Strategy):
         self.order_of = orders(self.n_chunks, settings.seed, SHUFFLED)
         self.n_words, self.n_rows = len(tables.state), len(tables.outputs.rows)
         n_around = context_words(stream.tokens, settings.window)
-        self.plan = block_plan(objective, settings, sampler.candidates, self.n_rows, n_around)
+        max_gradient = engine.MAX_GRADIENT if generated is None else generated.max_gradient
+        self.plan = block_plan(objective, settings, sampler.candidates, self.n_rows, n_around, max_gradient)
         self.draws = sampler.data(self.plan.n_draws)
         constants = objective.constants(self.plan.n_draws or self.n_rows, self.n_words)
         self.run = engine.Run(tables, stream, self.draws, constants, self.plan)
