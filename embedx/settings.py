@@ -28,9 +28,7 @@ KINDS = {  # the type of a setting: what its values are, in messages
     float: (numbers.Real, "a number"),
     str: (str, "a text"),
 }
-LIMITS = {
-    "at_least": (operator.ge, "at least"), "above": (operator.gt, "above"), "at_most": (operator.le, "at most")
-}  # fmt: skip
+LIMITS = {"at_least": (operator.ge, "at least"), "above": (operator.gt, "above"), "at_most": (operator.le, "at most")}
 
 FINE: set[str] = set()  # names of the fine settings of all classes
 

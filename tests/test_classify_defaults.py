@@ -36,9 +36,7 @@ def settled(data, objective=SOFTMAX, **options):
 
 def test_the_more_rows_the_fewer_passes():
     found = [settled(rows(n)).epochs for n in (9, 10_000, 90_000, 4_000_000)]
-    assert found == [
-        defaults.MAX_EPOCHS, defaults.ROOT_EPOCHS // 100, defaults.ROOT_EPOCHS // 300, defaults.MIN_EPOCHS,
-    ]  # fmt: skip
+    assert found == [defaults.MAX_EPOCHS, defaults.ROOT_EPOCHS // 100, defaults.ROOT_EPOCHS // 300, defaults.MIN_EPOCHS]
     assert settled(rows(), epochs=3).epochs == 3
 
 

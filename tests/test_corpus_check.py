@@ -46,9 +46,7 @@ def test_damage_is_found_with_its_places_however_the_text_is_cut(size):
         b"fine\nb\xe4d \xff\nlost \xef\xbf\xbd\n\x00 and \xc2\x85\ncaf" + MOJIBAKE + b"\nna\xc3\xafve, \xc2\xa9 \t\r\n\xe2\x82"
     )
     found = findings(b"\n", text, size=size)
-    assert found["counts"] == {
-        "not UTF-8": 3, "replaced": 1, "wrongly decoded": 1, "control characters": 2, "giant lines": 0,
-    }  # fmt: skip
+    assert found["counts"] == {"not UTF-8": 3, "replaced": 1, "wrongly decoded": 1, "control characters": 2, "giant lines": 0}
     assert found["places"]["not UTF-8"] == [place("text 1", 2, 6), place("text 1", 2, 9), place("text 1", 7, len(text) - 2)]
     assert found["places"]["replaced"] == [place("text 1", 3, text.index(b"\xef"))]
     controls = [place("text 1", 4, text.index(each)) for each in (b"\0", b"\xc2\x85")]

@@ -15,9 +15,7 @@ from embedx.training.progress import Silent
 ITERATIONS = 12
 
 
-def descent(
-    problem, *, rate=1.0, iterations=ITERATIONS, budget=math.inf, progress=None, watch=None
-):  # fmt: skip
+def descent(problem, *, rate=1.0, iterations=ITERATIONS, budget=math.inf, progress=None, watch=None):
     inputs = Side(problem.inputs, DIM, problem.dense.sum(axis=1), rate)
     outputs = Side(problem.outputs, DIM, problem.dense.sum(axis=0), rate)
     return Descent(problem.rows, inputs, outputs, iterations, budget, progress or Silent(), watch or (lambda iteration: None))

@@ -24,9 +24,7 @@ POSITIVES = ("single", "joint", "summed")
 class Run:
     """A problem, and what trains it with all rows as candidates."""
 
-    def __init__(
-        self, problem, positives="joint", *, threads=1, batch=5, sparse_gradient=False, objective=None, **options
-    ):  # fmt: skip
+    def __init__(self, problem, positives="joint", *, threads=1, batch=5, sparse_gradient=False, objective=None, **options):
         self.problem, self.objective, self.positives, self.batch = problem, objective or Probe(), positives, batch
         compile_function(self.objective.coefficients, COEFFICIENTS)
         is_transposed = problem.kind == "sparse"

@@ -41,9 +41,7 @@ def test_examples_are_copied_one_after_another():
 
 def test_numbers_are_rounded_up_to_tiles_and_paddings():
     for n in range(70):
-        for found, whole in (
-            (gemm.round_up_to_tile(n), gemm.TILE), (blocks.round_up_to_padding(n), blocks.SCORE_PADDING)
-        ):  # fmt: skip
+        for found, whole in ((gemm.round_up_to_tile(n), gemm.TILE), (blocks.round_up_to_padding(n), blocks.SCORE_PADDING)):
             assert found % whole == 0
             assert 0 <= found - n < whole
 

@@ -41,9 +41,7 @@ def sampler_of(sampling, noise, paths):
 class Run:
     """A problem, and a worker that trains it by drawn rows."""
 
-    def __init__(
-        self, problem, *, sampling=REPLACED, n_draws=4, noise=None, paths=None, draws=0.2, seed=1, **options
-    ):  # fmt: skip
+    def __init__(self, problem, *, sampling=REPLACED, n_draws=4, noise=None, paths=None, draws=0.2, seed=1, **options):
         self.problem, self.objective = problem, Probe(draws)
         noise = np.linspace(1, 2, problem.n_rows) if noise is None else np.asarray(noise, dtype=np.float64)
         self.noise = noise / noise.sum()

@@ -298,9 +298,7 @@ def test_eval_prints_the_likelihood_and_nothing_else(home):
     pairs, calibration = pairs_of(str(home / "text.txt"), vectors)
     expected = evaluate(vectors, pairs, calibration)
     printed = dict(line.split("\t") for line in done.stdout.splitlines())
-    assert list(printed) == [
-        "log_likelihood", "standard_error", "calibrated", "temperature", "unigram", "n_pairs", "n_groups"
-    ]  # fmt: skip
+    assert list(printed) == ["log_likelihood", "standard_error", "calibrated", "temperature", "unigram", "n_pairs", "n_groups"]
     assert printed["log_likelihood"] == f"{expected.log_likelihood:.4f}"
     assert printed["n_groups"] == "200"
 

@@ -7,12 +7,15 @@ from notes import Notes
 from scipy.sparse import random as random_matrix, save_npz
 
 import embedx
+from embedx.comparison.settings import CompareSettings
+from embedx.comparison.text import Text
 from embedx.errors import EmbedxError
 from embedx.evaluation import graphs as evaluate
 from embedx.graphs.graph import Graph
 from embedx.graphs.read import read_graph
 from embedx.graphs.settings import GraphSettings
 from embedx.graphs.walks import Walks, write_walks
+from embedx.skipgram import collapsed
 from embedx.skipgram.configuration import configure
 from embedx.text.sessions import sessions
 from embedx.training.progress import Silent
@@ -166,8 +169,28 @@ def test_training_finds_communities_and_repeats_itself(tmp_path, objective):
 def test_settings_of_walks_need_walks():
     with pytest.raises(EmbedxError, match="walk_length applies only with walks"):
         embedx.SkipGram(walk_length=10)
-    with pytest.raises(EmbedxError, match="collapsed"):
-        configure("softmax", {"walks": 2}, is_collapsed=True)
+
+
+def test_pairs_of_walks_are_counted(tmp_path):
+    """By --collapsed, whose walks are those of an epoch."""
+    config = configure("softmax", {"walks": 20, "walk_length": 20, "dim": 8, "window": 3, "threads": 1}, is_collapsed=True)
+    model = collapsed.train(Graph.from_edges(cliques()), config, cache_dir=tmp_path).vectors
+    assert model.facts["corpus_tokens"] == 24 * 20 * 20
+    assert model.facts["epochs"] == config.settings.epochs > 1
+    assert {word[0] for word, _ in model.most_similar("l5", top_k=8)} == {"l"}
+
+
+def test_models_are_compared_on_walks_of_another_seed(tmp_path):
+    """Whose nodes are numbered otherwise."""
+    (tmp_path / "edges").write_text("\n".join(map(" ".join, cliques(30))))
+    walks = {"walks": 20, "walk_length": 100, "window": 3}
+    data = Text([str(tmp_path / "edges")], walks, CompareSettings(heldout=0.5), cache_dir=tmp_path)
+    data.prepare(Silent())
+    model = embedx.SkipGram(**walks, dim=8, seed=5, threads=1, cache_dir=tmp_path).fit(str(tmp_path / "edges")).model
+    assert list(model.words) != list(data.words)
+    found, facts = data.scores(model.save(tmp_path / "model"))
+    assert found.keys() == {"log_likelihood"}
+    assert found["log_likelihood"].value > facts["unigram"] + 0.3  # log 2 if each clique were known
 
 
 # ---- scores

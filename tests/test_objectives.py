@@ -275,14 +275,10 @@ def expected_and_exact(objective, q):
     loss, slopes = 0.0, np.zeros(K)
     for p, drawn in zip(probability, sample_count, strict=True):
         shown = np.where((label > 0) | (drawn > 0), log_expected_count, 0)
-        one, coefficients, _ = answer(
-            objective, z, label, drawn, shown, state, n_draws=2, n_classes=K, uniforms=uniforms
-        )  # fmt: skip
+        one, coefficients, _ = answer(objective, z, label, drawn, shown, state, n_draws=2, n_classes=K, uniforms=uniforms)
         loss, slopes = loss + p * one, slopes + p * coefficients[0]
     everything = np.ones(K) if objective.keeps_accidental_hits else (label == 0).astype(float)
-    exact, wanted, _ = answer(
-        objective, z, label, everything, np.zeros(K), state, n_draws=K, n_classes=K, uniforms=uniforms
-    )  # fmt: skip
+    exact, wanted, _ = answer(objective, z, label, everything, np.zeros(K), state, n_draws=K, n_classes=K, uniforms=uniforms)
     return (loss, slopes), (exact, wanted[0])
 
 

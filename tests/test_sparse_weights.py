@@ -81,9 +81,7 @@ def test_a_tile_is_trained_as_by_loops_on_rows_that_are_masked_to_their_support(
     )  # fmt: skip
     found, found_loss = trained_tile(tiles.train_tile, objective.coefficients, x, y, members, plan)
     weight = y.any(axis=1).astype(float)
-    expected, expected_loss = naive_tile(
-        x[members].astype(np.float64), y[members], weight[members], plan, optimizer, l2, loss
-    )  # fmt: skip
+    expected, expected_loss = naive_tile(x[members].astype(np.float64), y[members], weight[members], plan, optimizer, l2, loss)
     assert np.abs(expected).max() > 0.1
     np.testing.assert_allclose(found, expected, atol=2e-4, rtol=2e-3)
     assert found_loss == pytest.approx(expected_loss, rel=1e-3)

@@ -218,9 +218,7 @@ def train_options() -> Options:
     from embedx.skipgram.configuration import DEFAULTS
     from embedx.skipgram.settings import CollapsedSettings, SkipGramSettings, StartSettings
 
-    groups = (
-        SkipGramSettings, VocabularySettings, TextSettings, PhraseSettings, StartSettings, GraphSettings, ClusterSettings
-    )  # fmt: skip
+    groups = (SkipGramSettings, VocabularySettings, TextSettings, PhraseSettings, StartSettings, GraphSettings, ClusterSettings)
     options = _of_task("word_defaults", "label_settings", *groups, CollapsedSettings)
     for name, value in DEFAULTS.items():
         options[name].defaults["--collapsed"] = value
@@ -244,12 +242,12 @@ def compare_options() -> Options:
     """The settings of `embedx compare`, and those that it passes to each run, by --set but for a few."""
     from embedx.classification.settings import ClassifySettings
     from embedx.comparison.settings import BY_SET, OF_LABELS, OF_TEXT, CompareSettings
+    from embedx.graphs.settings import GraphSettings
     from embedx.labeled.tables import TableSettings
     from embedx.skipgram.settings import SkipGramSettings
 
-    of_text, of_labels = (
-        options_of(SkipGramSettings, VocabularySettings, TextSettings), options_of(ClassifySettings, TableSettings),
-    )  # fmt: skip
+    of_text = options_of(SkipGramSettings, VocabularySettings, TextSettings, GraphSettings)
+    of_labels = options_of(ClassifySettings, TableSettings)
     passed = {name: of_text[name] for name in OF_TEXT} | {name: of_labels[name] for name in OF_LABELS}
     options = options_of(CompareSettings) | passed
     return {name: dataclasses.replace(each, by_set=name in BY_SET) for name, each in options.items()}

@@ -1,6 +1,7 @@
 """Settings of `embedx compare`, and the names of those that it passes to each run."""
 
 from embedx.errors import EmbedxError
+from embedx.graphs.settings import GraphSettings
 from embedx.settings import MAX_THREADS, Settings, fraction, param, seconds, settings_of
 from embedx.training import trainer
 
@@ -8,10 +9,11 @@ BUDGET = 60.0  # seconds for each run, where nothing is said
 MAX_TRIALS = 5  # of an objective, with --tune
 OF_TEXT = (  # settings that each run takes
     "dim", "window", "subwords", "buckets", "sample", "tokenizer", "lowercase", "on_bad_utf8", "min_count", "max_vocab",
+    *settings_of(GraphSettings),
 )  # fmt: skip
 OF_TABLE = ("text_column", "label_column", "id_column", "label_separator", "feature_columns")
 OF_LABELS = ("labels", "unseen", "scaling", "hidden", *OF_TABLE)
-BY_SET = {"validation_labels", *OF_TEXT, *OF_LABELS} - {"dim", "hidden"}  # given by --set to this command
+BY_SET = {"validation_labels", *OF_TEXT, *OF_LABELS} - {"dim", "hidden", "walks"}  # given by --set to this command
 
 
 class CompareSettings(Settings):

@@ -95,9 +95,7 @@ def csv_text(ranking: Ranking) -> str:
 
 def as_dict(ranking: Ranking) -> dict[str, Any]:
     """The same as plain JSON types."""
-    return {
-        "ranked_by": ranking.by, "objectives": numbers(ranking), "advice": ranking.advice, "troubles": ranking.troubles
-    }  # fmt: skip
+    return {"ranked_by": ranking.by, "objectives": numbers(ranking), "advice": ranking.advice, "troubles": ranking.troubles}
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:

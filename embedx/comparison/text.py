@@ -1,4 +1,4 @@
-"""Text to compare objectives on: how a run is started, and how its word vectors are scored."""
+"""Text, or a graph, to compare objectives on: how a run is started, and how its word vectors are scored."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -15,9 +15,8 @@ from embedx.evaluation import heldout, learning_curves, word_sets, words
 from embedx.evaluation.statistics import Score, grouped
 from embedx.skipgram.configuration import configure
 from embedx.skipgram.settings import SkipGramSettings
-from embedx.text.encode import encode
+from embedx.skipgram.task import encoded_corpus
 from embedx.text.heldout import HeldOut, hold_out
-from embedx.text.settings import TextSettings, VocabularySettings
 from embedx.text.sources import recipe_defaults, resolve
 from embedx.text.vocabulary import select
 from embedx.training.progress import Progress, Silent
@@ -60,9 +59,10 @@ class Text(Data):
         return super().identity() | {"heldout": self.settings.heldout, "tests": tests}
 
     def prepare(self, progress: Progress) -> dict[str, Any]:
-        text = TextSettings.from_options(recipe_defaults(self.names) | self.options)
-        with encode(self.names, text, progress, self.cache_dir) as corpus:
-            vocabulary, remap = select(corpus, VocabularySettings.from_options(self.options))
+        config = configure(None, self.options, defaults=recipe_defaults(self.names))
+        with encoded_corpus(self.names, config, progress, self.cache_dir) as corpus:
+            vocabulary, remap = select(corpus, config.vocabulary)
+            self.words = vocabulary.words
             self.held_out: HeldOut = hold_out(corpus.tokens, remap, self.settings.heldout)
             facts = {"tokens": corpus.n_tokens, "vocabulary": len(vocabulary), "held-out tokens": self.held_out.n_words}
         self.progress = progress
@@ -71,11 +71,11 @@ class Text(Data):
 
     @cached_property
     def tests(self) -> list[word_sets.TestSet]:
-        """The tests of word vectors; none without gensim."""
+        """The tests of word vectors; none of nodes, and none without gensim."""
         found: list[word_sets.TestSet] = [word_sets.read_pairs(file) for file in self.pairs]
         if self.analogies is not None:
             found.append(word_sets.read_analogies(self.analogies))
-        if not found:
+        if not found and self.options.get("walks") is None:
             try:
                 return list(word_sets.default_tests())
             except EmbedxError as error:
@@ -84,7 +84,10 @@ class Text(Data):
 
     def _likelihood(self, vectors: WordVectors) -> heldout.Likelihood:
         held = self.held_out
-        return heldout.evaluate(vectors, *heldout.draw(held.words, held.sentences, vectors, groups=held.spans))
+        place = np.array(
+            [*(vectors.index(word) if word in vectors else -1 for word in self.words), -1]
+        )  # nodes are not in one order
+        return heldout.evaluate(vectors, *heldout.draw(place[held.words], held.sentences, vectors, groups=held.spans))
 
     def validation_score(self, model: Path, facts: Mapping[str, Any]) -> float | None:
         """The log-likelihood of every other held-out span; with --tune, `scores` has only the remaining spans."""

@@ -31,7 +31,7 @@ from numpy import float32, int32, int64, ndarray
 
 from embedx.engine.encoders import SKIPGRAM, examples_of, start_examples
 from embedx.engine.select import JOINT
-from embedx.kernels import ONE, SIMD_WIDTH, TILE, by_address, kernel_part, padded, store, zeros
+from embedx.kernels import ONE, SIMD_WIDTH, TILE, by_address, clear, kernel_part, padded
 from embedx.optimizers.contract import UpdateRule
 from embedx.text.subsampling import WHOLE_SENTENCE
 
@@ -158,13 +158,6 @@ def plan_block(sample, run, workspace, block, noise_key):
         if plan.candidates == DRAWN:
             n_noise = _add_noise(sample, run, workspace, block, n_centres, noise_key)
     block.sizes[N_INPUTS], block.sizes[N_CENTRES], block.sizes[N_NOISE] = end - begin, n_centres, n_noise
-
-
-@kernel_part
-def clear(matrix, row, n):
-    """Write zeros to matrix[row, :n], in whole vectors."""
-    for k in range(0, n, SIMD_WIDTH):
-        store(matrix, row, k, zeros())
 
 
 @kernel_part

@@ -22,7 +22,7 @@ from embedx.engine.sparse_rows import SlotSteps, gain_of_row, new_slot_steps, sc
 from embedx.kernels.batch import Batch, new_batch
 from embedx.kernels.by_address import by_address
 from embedx.kernels.compiled import kernel, kernel_part
-from embedx.kernels.gemm import add_to_row, clear_row, dot
+from embedx.kernels.gemm import add_to_row, clear, dot
 from embedx.kernels.maths import ONE, ZERO
 from embedx.kernels.random import bits, open_uniform, uniform
 from embedx.kernels.simd import SIMD_WIDTH, aligned_zeros, padded, prefetch
@@ -335,7 +335,7 @@ def descend_outputs(shared, workspace, chosen, first_line, last_line, scale, rat
 def _step_along_h(shared, workspace, row, scale, rate):
     """The step of an output row whose examples have an h."""
     g, z = workspace.gradient, workspace.batch.z
-    clear_row(g, 0)
+    clear(g, 0, g.shape[1])
     entry = workspace.groups.first[row]
     while entry >= 0:
         p = entry // z.shape[1]

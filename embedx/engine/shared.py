@@ -12,7 +12,7 @@ import numpy as np
 from numpy import float32, int32, int64, ndarray, uint64
 
 from embedx.engine.examples import Csr, Examples
-from embedx.kernels import add_to_row, aligned_zeros, by_address, clear_row, kernel_part
+from embedx.kernels import add_to_row, aligned_zeros, by_address, clear, kernel_part
 from embedx.optimizers.contract import Table, UpdateRule
 from embedx.optimizers.decay import decay_row
 from embedx.optimizers.descend import descend_row
@@ -140,7 +140,7 @@ def encode(shared, h, chosen, decay_clock):
 def _sum_rows(shared, i, h, e, decay_clock):
     """Overwrite h[e] by the weighted sum of the rows of the features of example i."""
     examples, table = shared.examples, shared.hidden
-    clear_row(h, e)
+    clear(h, e, h.shape[1])
     for f in range(examples.offsets[i], examples.offsets[i + 1]):
         row = int64(examples.columns[f])
         decay_row(table, row, shared.plan.dim - shared.plan.has_bias, shared.optimizer, decay_clock)
@@ -164,7 +164,7 @@ def backward(shared, workspace, chosen, h_gradient, rate):
             n_values += 1
     for t in range(n_touched):
         row = int64(groups.touched[t])
-        clear_row(g, 0)
+        clear(g, 0, g.shape[1])
         entry = groups.first[row]
         while entry >= 0:
             add_to_row(g, 0, workspace.value[entry], h_gradient, int64(workspace.example[entry]))

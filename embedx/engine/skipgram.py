@@ -27,7 +27,6 @@ from embedx.engine.blocks import (
     SCORE_PADDING,
     Block,
     BlockPlan,
-    clear,
     max_candidates,
     max_examples,
     max_inputs,
@@ -42,7 +41,7 @@ from embedx.engine.subwords import NO_PARTS, Parts, fetch_word, n_parts, part, p
 from embedx.kernels.batch import Batch, new_batch
 from embedx.kernels.by_address import by_address
 from embedx.kernels.compiled import kernel, kernel_part
-from embedx.kernels.gemm import round_up_to_tile, scores, weighted_sums, weighted_sums_transposed
+from embedx.kernels.gemm import clear, round_up_to_tile, scores, weighted_sums, weighted_sums_transposed
 from embedx.kernels.maths import ONE, ZERO
 from embedx.kernels.random import bits, open_uniform
 from embedx.kernels.simd import SIMD_WIDTH, aligned_zeros, load, multiply_add, padded, prefetch, splat, store, sum_of, zeros

@@ -17,9 +17,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy import int32, int64, ndarray
 
-from embedx.engine.blocks import N_CENTRES, N_DRAWN, N_INPUTS, N_NOISE, clear, round_up_to_padding
+from embedx.engine.blocks import N_CENTRES, N_DRAWN, N_INPUTS, N_NOISE, round_up_to_padding
 from embedx.engine.subwords import fetch_word
-from embedx.kernels import ONE, SIMD_WIDTH, aligned_zeros, by_address, dot, insert, kernel, kernel_part, prefetch
+from embedx.kernels import ONE, SIMD_WIDTH, aligned_zeros, by_address, clear, dot, insert, kernel, kernel_part, prefetch
 from embedx.search.index import Index
 from embedx.search.query import QueryWorkspace, find_candidates, new_query_workspace
 from embedx.search.spec import SearchSpec

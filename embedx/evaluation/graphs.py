@@ -183,9 +183,7 @@ def _ranked(name: str, scores: Callable[[slice], ndarray], truth: ndarray) -> Ro
         z = scores(rows)
         own = z[np.arange(len(z)), truth[rows]][:, None]
         ranks[rows] = 1 + (z > own).sum(axis=1) + ((z == own).sum(axis=1) - 1) / 2
-    measures = {
-        f"HR@{TOP}": ranks <= TOP, f"NDCG@{TOP}": np.where(ranks <= TOP, 1 / np.log2(1 + ranks), 0), "MRR": 1 / ranks
-    }  # fmt: skip
+    measures = {f"HR@{TOP}": ranks <= TOP, f"NDCG@{TOP}": np.where(ranks <= TOP, 1 / np.log2(1 + ranks), 0), "MRR": 1 / ranks}
     row: Row = {"ranking": name}
     for measure, values in measures.items():
         row |= {measure: float(values.mean()), f"± {measure}": float(1.96 * values.std() / np.sqrt(len(values)))}

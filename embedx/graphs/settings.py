@@ -15,7 +15,7 @@ SGD_RATE = 0.03
 # training loss by 16, 8, 6 and 4 (sgd at 0.04, one seed): .894 .961 1.414, .956 .976 1.415, .970 .979 1.445, .974 .979 1.527.
 # F1 of labels is the same within .005. (Text of 16 words is fitted less well by less than 16.)
 MAX_GRADIENT = 6.0
-DEFAULTS = {"min_count": 1, "sample": 0.0, "epochs": 1, "window": 10}  # of other settings, with --walks
+DEFAULTS = {"min_count": 1, "sample": 0.0, "window": 10}  # of other settings, with --walks
 
 
 class GraphSettings(Settings):

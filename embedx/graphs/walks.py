@@ -1,4 +1,4 @@
-"""Random walks, made by the threads that train: walk k of an epoch is a function of seed, epoch and k, and never stored.
+"""Random walks, made by the threads that train: walk k of an epoch is a function of seed, epoch and k, and not stored.
 
 The chance of a step from t over v to x, with the weight w of the edge from v to x, is proportional to w / p if x is t, w if
 there is an edge from t to x, and w / q otherwise (Grover & Leskovec 2016, "node2vec: scalable feature learning for networks",
@@ -235,29 +235,33 @@ class Walks:
         with ThreadPoolExecutor(threads) as pool:
             return np.sum(list(pool.map(count, range(threads))), axis=0) * int(self.settings.walks or 1)
 
-    def corpus(self, progress: Progress, cache_dir: Path | None, threads: int, sources: list[str]) -> EncodedCorpus:
-        """Some walks that training has not, with the counts of nodes in those that it has."""
-        n = min(len(self.walker.starts), self._at_a_time(SAMPLED))
-        tokens = np.zeros(n * (self.settings.walk_length + 1), int32)
-        tokens = tokens[: write_walks(self.walker, stream_key(self.seed, COUNTED, 0), 0, n, tokens)]
+    def corpus(
+        self, progress: Progress, cache_dir: Path | None, threads: int, sources: list[str], is_stored: bool
+    ) -> EncodedCorpus:
+        """Some walks that training has not, with the counts of nodes in those that it has; or all of an epoch, stored."""
+        key, step = stream_key(self.seed, COUNTED, 0), self._at_a_time(SAMPLED)
+        n = self.n_walks if is_stored else min(len(self.walker.starts), step)
+        tokens = np.zeros(min(n, step) * (self.settings.walk_length + 1), int32)
         with CorpusWriter(cache_dir or cache.default_folder()) as writer:
-            writer.write_tokens(tokens)
+            for first in range(0, n, step):
+                writer.write_tokens(tokens[: write_walks(self.walker, key, first, min(first + step, n), tokens)])
             writer.write_words(names if isinstance(names := self.graph.names, WordList) else WordList.of(names))
             about = {"sources": [{"name": each, "skipped": None} for each in sources]}
             corpus = writer.finish(about, {})
-        corpus.counts, corpus.generated = self.counts(threads), self
-        corpus.n_tokens = int(corpus.counts.sum())
+        if not is_stored:
+            corpus.counts, corpus.generated = self.counts(threads), self
+            corpus.n_tokens = int(corpus.counts.sum())
         size = amount(n_bytes(self.walker))
         progress.note(f"{self.graph!r}, {size}, {self.n_walks:,} walks of up to {self.settings.walk_length} nodes in an epoch")
         return corpus
 
 
 def walks_of(
-    corpora: object, settings: GraphSettings, training: Any, progress: Progress, cache_dir: Path | None
-) -> EncodedCorpus:  # fmt: skip
-    """Walks over the graph that `corpora` are: a `Graph`, or the names of its files."""
+    corpora: object, settings: GraphSettings, training: Any, progress: Progress, cache_dir: Path | None, *, is_stored: bool
+) -> EncodedCorpus:
+    """Walks over the graph that `corpora` are: a `Graph`, or the names of its files; on disk if they are counted as text is."""
     threads, sources = int(training.threads or usable_cores()), [str(corpora)]
     if not isinstance(corpora, Graph):
         sources = [str(each) for each in ([corpora] if isinstance(corpora, str | Path) else corpora)]  # type: ignore[attr-defined]
         corpora = read_graph(sources, settings, progress, cache_dir, threads)
-    return Walks(corpora, settings, int(training.seed)).corpus(progress, cache_dir, threads, sources)
+    return Walks(corpora, settings, int(training.seed)).corpus(progress, cache_dir, threads, sources, is_stored)

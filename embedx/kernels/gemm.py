@@ -45,9 +45,9 @@ def dot(a, i, b, j):
 
 
 @kernel_part
-def clear_row(a, i):
-    """Write zeros to a[i], a padded row."""
-    for d in range(0, a.shape[1], SIMD_WIDTH):
+def clear(a, i, n):
+    """Write zeros to a[i, :n], in whole vectors."""
+    for d in range(0, n, SIMD_WIDTH):
         store(a, i, d, zeros())
 
 
@@ -87,36 +87,34 @@ def _score_tile(h, i, w, k, z):
 
 @kernel_part
 def _score_2x2(h, i, w, k, z):
-    s00, s01, s10, s11 = zeros(), zeros(), zeros(), zeros()
+    none = zeros(), zeros()
+    a, b = none, none
     for d in range(0, h.shape[1], SIMD_WIDTH):
-        w0, w1, x = load(w, k, d), load(w, k + 1, d), load(h, i, d)
-        s00, s01 = multiply_add(x, w0, s00), multiply_add(x, w1, s01)
-        x = load(h, i + 1, d)
-        s10, s11 = multiply_add(x, w0, s10), multiply_add(x, w1, s11)
-    store_sums(z, i, k, (s00, s01, s10, s11))
+        of_w = load(w, k, d), load(w, k + 1, d)
+        a, b = _add_2(load(h, i, d), of_w, a), _add_2(load(h, i + 1, d), of_w, b)
+    store_sums(z, i, k, a + b)
 
 
 @kernel_part
 def _score_4x4(h, i, w, k, z):
-    s00, s01, s02, s03 = zeros(), zeros(), zeros(), zeros()
-    s10, s11, s12, s13 = zeros(), zeros(), zeros(), zeros()
-    s20, s21, s22, s23 = zeros(), zeros(), zeros(), zeros()
-    s30, s31, s32, s33 = zeros(), zeros(), zeros(), zeros()
+    none = zeros(), zeros(), zeros(), zeros()
+    a, b, c, e = none, none, none, none
     for d in range(0, h.shape[1], SIMD_WIDTH):
-        w0, w1, w2, w3 = load(w, k, d), load(w, k + 1, d), load(w, k + 2, d), load(w, k + 3, d)
-        x = load(h, i, d)
-        s00, s01 = multiply_add(x, w0, s00), multiply_add(x, w1, s01)
-        s02, s03 = multiply_add(x, w2, s02), multiply_add(x, w3, s03)
-        x = load(h, i + 1, d)
-        s10, s11 = multiply_add(x, w0, s10), multiply_add(x, w1, s11)
-        s12, s13 = multiply_add(x, w2, s12), multiply_add(x, w3, s13)
-        x = load(h, i + 2, d)
-        s20, s21 = multiply_add(x, w0, s20), multiply_add(x, w1, s21)
-        s22, s23 = multiply_add(x, w2, s22), multiply_add(x, w3, s23)
-        x = load(h, i + 3, d)
-        s30, s31 = multiply_add(x, w0, s30), multiply_add(x, w1, s31)
-        s32, s33 = multiply_add(x, w2, s32), multiply_add(x, w3, s33)
-    store_sums(z, i, k, (s00, s01, s02, s03, s10, s11, s12, s13, s20, s21, s22, s23, s30, s31, s32, s33))
+        of_w = load(w, k, d), load(w, k + 1, d), load(w, k + 2, d), load(w, k + 3, d)
+        a, b = _add_4(load(h, i, d), of_w, a), _add_4(load(h, i + 1, d), of_w, b)
+        c, e = _add_4(load(h, i + 2, d), of_w, c), _add_4(load(h, i + 3, d), of_w, e)
+    store_sums(z, i, k, a + b + c + e)
+
+
+@kernel_part
+def _add_2(x, y, sums):
+    """The sums with the products of x and each of y added."""
+    return multiply_add(x, y[0], sums[0]), multiply_add(x, y[1], sums[1])
+
+
+@kernel_part
+def _add_4(x, y, sums):
+    return _add_2(x, y[:2], sums[:2]) + _add_2(x, y[2:], sums[2:])
 
 
 @kernel
@@ -141,40 +139,28 @@ def _weighted_sums(c, n_out, rows, n_rows, out, spans):
     stride = rows.shape[1]
     for i in range(0, n_out, TILE):
         d = 0
-        while HAS_AVX512 and d + SIMD_WIDTH < stride:
-            a0, b0, a1, b1 = zeros(), zeros(), zeros(), zeros()
-            a2, b2, a3, b3 = zeros(), zeros(), zeros(), zeros()
-            for part in range(2):
-                begin, end = _columns(spans, i, n_rows, part)
-                for k in range(begin, end):
-                    a, b = load(rows, k, d), load(rows, k, d + SIMD_WIDTH)
-                    x = splat(c[i, k])
-                    a0, b0 = multiply_add(x, a, a0), multiply_add(x, b, b0)
-                    x = splat(c[i + 1, k])
-                    a1, b1 = multiply_add(x, a, a1), multiply_add(x, b, b1)
-                    x = splat(c[i + 2, k])
-                    a2, b2 = multiply_add(x, a, a2), multiply_add(x, b, b2)
-                    x = splat(c[i + 3, k])
-                    a3, b3 = multiply_add(x, a, a3), multiply_add(x, b, b3)
-            _store_quad(out, i, d, a0, a1, a2, a3)
-            _store_quad(out, i, d + SIMD_WIDTH, b0, b1, b2, b3)
-            d += 2 * SIMD_WIDTH
         while d < stride:
-            a0, a1, a2, a3 = zeros(), zeros(), zeros(), zeros()
+            is_double = HAS_AVX512 and d + SIMD_WIDTH < stride
+            a = zeros(), zeros(), zeros(), zeros()
+            b = a
             for part in range(2):
                 begin, end = _columns(spans, i, n_rows, part)
                 for k in range(begin, end):
-                    a = load(rows, k, d)
-                    a0, a1 = multiply_add(splat(c[i, k]), a, a0), multiply_add(splat(c[i + 1, k]), a, a1)
-                    a2, a3 = multiply_add(splat(c[i + 2, k]), a, a2), multiply_add(splat(c[i + 3, k]), a, a3)
-            _store_quad(out, i, d, a0, a1, a2, a3)
+                    x = splat(c[i, k]), splat(c[i + 1, k]), splat(c[i + 2, k]), splat(c[i + 3, k])
+                    a = _add_4(load(rows, k, d), x, a)
+                    if is_double:
+                        b = _add_4(load(rows, k, d + SIMD_WIDTH), x, b)
+            _store_4(out, i, d, a)
             d += SIMD_WIDTH
+            if is_double:
+                _store_4(out, i, d, b)
+                d += SIMD_WIDTH
 
 
 @kernel_part
-def _store_quad(out, i, d, a0, a1, a2, a3):
+def _store_4(out, i, d, vectors):
     """Write four rows of 16 floats."""
-    store(out, i, d, a0)
-    store(out, i + 1, d, a1)
-    store(out, i + 2, d, a2)
-    store(out, i + 3, d, a3)
+    store(out, i, d, vectors[0])
+    store(out, i + 1, d, vectors[1])
+    store(out, i + 2, d, vectors[2])
+    store(out, i + 3, d, vectors[3])

@@ -13,9 +13,7 @@ import numba
 from embedx.storage.cache_home import cache_home, writable
 
 # Folders without kernels, which those with kernels do not import: an edit there leaves the machine code valid.
-WITHOUT_KERNELS = {
-    "classification", "cli", "comparison", "distributed", "evaluation", "pages", "report", "skipgram", "vectors",
-}  # fmt: skip
+WITHOUT_KERNELS = {"classification", "cli", "comparison", "distributed", "evaluation", "pages", "report", "skipgram", "vectors"}
 
 
 def _sources_hash() -> str:

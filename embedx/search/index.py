@@ -117,9 +117,7 @@ def update_rows(index, table, rows, j, scores):
         row = int64(rows[i])
         index.update_count[j, row] = (index.update_count[j, row] + 1) % REASSIGN_EVERY
         slot, c = int64(index.slot[j, row]), int64(index.cluster[j, row])
-        changed_much = replace_vector(
-            index.statistics, j, c, index.panels[j], slot, table, row, begin, end, REASSIGN_CHANGE
-        )  # fmt: skip
+        changed_much = replace_vector(index.statistics, j, c, index.panels[j], slot, table, row, begin, end, REASSIGN_CHANGE)
         if changed_much or index.update_count[j, row] == 0:
             nearest = nearest_centroid(index.centroids, index.list_sizes.shape[1], j, table, row, scores)
             n_reassigned += nearest != c

@@ -111,9 +111,8 @@ def configure(
     """
     check_word_settings(options)
     start, graph = started(options, model), graph_settings(options)
-    if graph is not None and is_collapsed:
-        raise EmbedxError("--walks does not apply with --collapsed; leave out one of them")
-    options = {**(OF_GRAPHS if graph else {}), **options}
+    if graph is not None:
+        options = {**OF_GRAPHS, **({} if is_collapsed else {"epochs": 1}), **options}
     name = objective or (start.objective.name if start else "ns")
     if is_collapsed:
         made, settings = _collapsed(name, dict(options))

@@ -286,7 +286,7 @@ def encoded_corpus(corpora: Corpora, config: Configuration, progress: Progress, 
     if config.graph is not None:
         from embedx.graphs.walks import walks_of  # imported here, because few runs have any
 
-        return walks_of(corpora, config.graph, config.settings, progress, cache_dir)
+        return walks_of(corpora, config.graph, config.settings, progress, cache_dir, is_stored=config.collapsed is not None)
     phrases = config.start.model.phrases if config.start else config.phrases
     return encode(corpora, config.text, progress, cache_dir, phrases, threads=config.settings.threads)
 
