@@ -80,12 +80,12 @@ def lines_of_all(met, n_rows, form, keeps_accidental_hits):
     """The same where all rows compete."""
     n_pairs = sum(met.values())
     printed = [{y: n} for y, n in met.items()] if form == SINGLE else [met]
-    rivals = n_pairs if form == SUMMED else 1
+    noise_count = n_pairs if form == SUMMED else 1
     return [
         Line(
             list(range(n_rows)),
             [positives.get(k, 0) for k in range(n_rows)],
-            [rivals if keeps_accidental_hits or k not in positives else 0 for k in range(n_rows)],
+            [noise_count if keeps_accidental_hits or k not in positives else 0 for k in range(n_rows)],
             [0] * n_rows,
         )
         for positives in printed

@@ -1,6 +1,6 @@
 """Ranking hinge: the word that was there is to score higher, by a margin of 1, than words drawn from a noise distribution q.
 
-Collobert & Weston 2008, "A unified architecture for natural language processing", the language model; rivals are drawn:
+Collobert & Weston 2008, "A unified architecture for natural language processing", the language model; negatives are drawn:
     loss = m · E_q[max(0, 1 + z_k - z_y)]             the expectation a mean over the draws, m = --negatives
     ∂loss/∂z_k = m n_k / draws where the maximum is above 0, else 0                ∂loss/∂z_y = -Σ_k ∂loss/∂z_k
 where k was drawn n_k times. It ranks, and that is all: the softmax of its scores is a convention, not what the loss estimates.

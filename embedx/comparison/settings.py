@@ -13,7 +13,7 @@ OF_TEXT = (  # settings that each run takes
 )  # fmt: skip
 OF_TABLE = ("text_column", "label_column", "id_column", "label_separator", "feature_columns")
 OF_LABELS = ("labels", "unseen", "scaling", "hidden", *OF_TABLE)
-BY_SET = {"validation_labels", *OF_TEXT, *OF_LABELS} - {"dim", "hidden", "walks"}  # given by --set to this command
+BY_SET = {"validation_labels", *OF_TEXT, *OF_LABELS} - {"dim", "hidden"}  # given by --set to this command
 
 
 class CompareSettings(Settings):

@@ -17,7 +17,7 @@ from numpy import ndarray
 
 from embedx.kernels import ONE, TWO, ZERO, kernel, kernel_part, sigmoid, softplus
 from embedx.objectives import utility
-from embedx.objectives.parts import best_positive, log_sigmoid, log_sums, n_positives, positive, rivals
+from embedx.objectives.parts import best_positive, log_sigmoid, log_sums, n_positives, negative_weight, positive
 from embedx.objectives.utility import lead
 
 
@@ -28,7 +28,7 @@ def joint_slope(batch, e, n, n_labels, t):
     slope = ZERO
     for k in range(n):
         win = sigmoid(-lead(batch, e, k, t))
-        slope += rivals(batch, e, k, n_labels) * win + label[e, k] * (TWO * win - ONE)
+        slope += negative_weight(batch, e, k, n_labels) * win + label[e, k] * (TWO * win - ONE)
     return slope / n_labels
 
 
@@ -41,7 +41,7 @@ def first_law(batch, e, n, n_labels):
     bend = ZERO
     for k in range(n):
         win = sigmoid(-lead(batch, e, k, t))
-        bend += (rivals(batch, e, k, n_labels) + TWO * label[e, k]) * win * (ONE - win)
+        bend += (negative_weight(batch, e, k, n_labels) + TWO * label[e, k]) * win * (ONE - win)
     return t, 1 / np.sqrt(TWO * bend / n_labels)
 
 
@@ -72,7 +72,7 @@ def coefficients(batch, state, constants, n_examples, n, lr):
         loss = -n_labels * (np.log(scale) + 2)
         pull, fit = ZERO, ZERO
         for k in range(n):
-            weight = rivals(batch, e, k, n_labels)
+            weight = negative_weight(batch, e, k, n_labels)
             gap = -lead(batch, e, k, t)
             fit += (weight + label[e, k]) * softplus(gap) + label[e, k] * softplus(-gap)
             win = sigmoid(gap)

@@ -9,8 +9,8 @@ Ruiz et al. 2018, section 3.2 and algorithm 2; the model and the bound are in `u
 The 1/σ is the gradient of the entropy, which the authors' code leaves out. A first visit starts at the mode and the curvature
 of the log joint that was seen, where the paper starts at μ = 0, σ = 1; local steps are at most 1 long.
 
-Where a rival is ahead its pull grows like its lead, times the weight of (K-1)/m: as with a squared loss, learning rates of more
-than about 2 m / (K |h|²) diverge.
+Where a negative is ahead its pull grows like its lead, times the weight of (K-1)/m: as with a squared loss, learning rates of
+more than about 2 m / (K |h|²) diverge.
 """
 
 import numpy as np
@@ -19,7 +19,7 @@ from scipy import special
 
 from embedx.kernels import ZERO, hazard, kernel, kernel_part, log_ndtr, log_normal_density, ndtri, softplus
 from embedx.objectives import utility
-from embedx.objectives.parts import best_positive, n_positives, positive, rivals
+from embedx.objectives.parts import best_positive, n_positives, negative_weight, positive
 from embedx.objectives.utility import lead
 
 LOG_TAU_E_HALF = float32(0.5 * np.log(2 * np.pi) + 0.5)  # the entropy of a standard normal
@@ -32,7 +32,7 @@ def joint_slope(batch, e, n, n_labels, t):
     slope = ZERO
     for k in range(n):
         gap = lead(batch, e, k, t)
-        slope += rivals(batch, e, k, n_labels) * hazard(gap) - label[e, k] * gap
+        slope += negative_weight(batch, e, k, n_labels) * hazard(gap) - label[e, k] * gap
     return slope / n_labels
 
 
@@ -49,7 +49,7 @@ def laplace(batch, e, n, n_labels):
         for k in range(n):
             gap = lead(batch, e, k, t)
             pull = hazard(gap)
-            bend += rivals(batch, e, k, n_labels) * pull * (gap + pull)
+            bend += negative_weight(batch, e, k, n_labels) * pull * (gap + pull)
         bend = 1 + bend / n_labels
         step = joint_slope(batch, e, n, n_labels, t) / bend
         t += step
@@ -86,7 +86,7 @@ def coefficients(batch, state, constants, n_examples, n, lr):
         loss = -n_labels * (np.log(scale) + LOG_TAU_E_HALF)
         pull, fit = ZERO, ZERO
         for k in range(n):
-            weight = rivals(batch, e, k, n_labels)
+            weight = negative_weight(batch, e, k, n_labels)
             gap = lead(batch, e, k, t)
             fit += weight * log_ndtr(gap) + label[e, k] * log_normal_density(gap)
             push = weight * hazard(gap)

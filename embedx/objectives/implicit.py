@@ -74,7 +74,7 @@ LOWEST_EXPONENT = float32(-80)  # whose W is still a normal number of float32
 
 
 @kernel_part
-def rivals_push(batch, e, n, lr, exponent):
+def push_of_negatives(batch, e, n, lr, exponent):
     """Σ_k a_k / q_k with a_k = W(e^{exponent + log(q_k weight_k) + z_k}), and minus its derivative by the exponent."""
     z, sample_count, log_expected_count, score_gain = batch.z, batch.sample_count, batch.log_expected_count, batch.score_gain
     total, slope = 0.0, 0.0
@@ -92,14 +92,14 @@ def solve_proposed(batch, e, n, own, before, lr, q):
     """The new u and the pull P on the positive's score, from u_0 = `before`, that score `own` and its q."""
     s = before
     for _ in range(100):
-        pull, slope = rivals_push(batch, e, n, lr, -own - s)
+        pull, slope = push_of_negatives(batch, e, n, lr, -own - s)
         u = s - q * pull
         left = np.exp(-max(u, 0.0))
         step = (u - before + lr * (min(u, 0.0) + 1 - left - pull)) / ((1 + q * slope) * (1 + lr * left) + lr * slope)
         s -= step
         if abs(step) <= NEWTONS_LAST * (1 + abs(s)):
             break
-    pull, _ = rivals_push(batch, e, n, lr, -own - s)
+    pull, _ = push_of_negatives(batch, e, n, lr, -own - s)
     return s - q * pull, pull
 
 

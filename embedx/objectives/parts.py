@@ -37,8 +37,8 @@ def stands_for(batch, e, k):
 
 
 @register_jitable
-def rivals(batch, e, k, n_labels):
-    """How often candidate k is the rival of a positive, over all n_labels positives of example e: never of itself."""
+def negative_weight(batch, e, k, n_labels):
+    """How often candidate k is a negative, over all n_labels positives of example e: never of itself."""
     label = batch.label
     return n_labels * stands_for(batch, e, k) - label[e, k]
 

@@ -8,7 +8,7 @@ The positive is a candidate once. If it is drawn as well (an accidental hit), `k
 with replacement that makes the loss consistent with any number of them, one included: given the candidates as a multiset,
 each is the positive with probability n_k p_k / q_k over the sum of these, so that the expected loss is least at z = log p (Ma
 & Collins 2018, "Noise contrastive estimation and negative sampling for conditional models", the ranking objective). Left out,
-as by TensorFlow's `remove_accidental_hits`, n_y is 1. The rivals of y then stand for 1 - p_y in all, and y for p_y / E[n_y]:
+as by TensorFlow's `remove_accidental_hits`, n_y is 1. The negatives of y then stand for 1 - p_y in all, and y for p_y / E[n_y]:
 from two draws on the scores are biased, and the more draws, the more. Distinct draws among the other classes (`uniform`
 without replacement) have no hits and are consistent as they are. Where every row is present with certainty the positive
 counts once, and the loss is the exact softmax's. The bias is small where positives are seldom drawn, and the default is to
@@ -70,7 +70,7 @@ def _corrected(batch, e, n, y, how):
 
 @kernel_part
 def _complementary(batch, e, n):
-    """The same with the normaliser's estimate; positives are each other's rivals."""
+    """The same with the normaliser's estimate; positives are each other's negatives."""
     z, label, sample_count, log_expected_count = batch.z, batch.label, batch.sample_count, batch.log_expected_count
     largest, n_labels = largest_score(batch, e, n), n_positives(batch, e, n)
     reward, total = ZERO, ZERO

@@ -6,7 +6,7 @@ and with q a density of t of location μ and scale σ, eq. 7 is the bound
     -log p(y) <= loss = -E_q[log f(t - z_y) + Σ_k log F(t - z_k)] - entropy of q
 The paper writes both for ε instead of t. For an example with one positive that is the same family and the same bound, μ shifted
 by z_y; only what is held fixed while the scores move differs (see `ar`). `augment utility` keeps the law of t, which is about
-the rivals more than about the positive, and so can be shared by all positives of an input word: still a bound, though looser
+the negatives more than about the positive, and so can be shared by all positives of an input word: still a bound, though looser
 than one law for each pair. `augment noise` keeps the law of ε, as the paper has it.
 """
 
