@@ -29,8 +29,8 @@ PREFERRED = ("search", "unigram")  # samplers, before those that an objective ha
 # analogies of `ns` are best up to 8 (100 MB of Wikipedia), slightly worse at 15, worse at 30; 60 diverges. From 32 draws on 15
 # is as good: blocks of 16, 20 MB, two seeds, similarity over five sets and analogies .365 and 13.4 % with 32 draws, .362 and
 # 13.9 % with 64. So is 20 with a wide window: walks over BlogCatalog, micro and macro F1 at 50 % .381 and .225 with 44 draws,
-# .380 and .223 with 59. Where the loss is not a sum over pairs it is not: 10 MB, held-out log-likelihood with 64 and 128
-# draws for blocks of 32: ar -8.545 and -8.534, umax -8.661 and -8.618.
+# .380 and .223 with 59, clipped alike. Where the loss is not a sum over pairs it is not: 10 MB, held-out log-likelihood with 64
+# and 128 draws for blocks of 32: ar -8.545 and -8.534, umax -8.661 and -8.618.
 PAIRS_PER_DRAW, FEW_DRAWS, PAIRS_PER_MORE_DRAWS = 7.5, 32, 20
 # Nor may a block bring more than this many pairs to the most frequent word's row, which matters for vocabularies of some dozen
 # words: there a block of 16 centres holds each of them many times.
