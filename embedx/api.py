@@ -116,7 +116,8 @@ def compare(
     """Train several objectives on the same data and rank them, as `embedx compare` does: `ranking`, and a page in `output`.
 
     data      text, or labelled data with `test`, which are named as on the command line
-    settings  those of `embedx compare`, of each run, and files: test, train_labels, test_labels, pairs, analogies, cache_dir
+    settings  those of `embedx compare`, of each run, and files: test, train_labels, test_labels, pairs, analogies, next_item,
+              cache_dir
     """
     files = {name: settings.pop(name, None) for name in comparison.FILES}
     fields = {**CLASSIFY, **skipgram.FIELDS, **COMPARE}

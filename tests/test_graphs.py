@@ -1,5 +1,7 @@
 """Graphs: reading, walks against the chances of node2vec, training on them, and the scores of links, labels and sessions."""
 
+import itertools
+
 import networkx
 import numpy as np
 import pytest
@@ -197,11 +199,8 @@ def test_models_are_compared_on_walks_of_another_seed(tmp_path):
 
 
 def test_links_labels_and_sessions_are_scored(tmp_path):
-    model = (
-        embedx.SkipGram(walks=30, walk_length=20, dim=8, window=3, threads=1, cache_dir=tmp_path)
-        .fit(Graph.from_edges([edge for edge in cliques() if edge != ("l5", "l4")]))
-        .model
-    )
+    graph = Graph.from_edges([edge for edge in cliques() if edge != ("l5", "l4")])
+    model = embedx.SkipGram(walks=30, walk_length=20, dim=8, window=3, threads=1, cache_dir=tmp_path).fit(graph).model
     held = tmp_path / "links.txt"
     held.write_text("".join(f"l{i} l{i + 1}\nr{i} r{i + 2}\n" for i in range(8)))
     others = tmp_path / "others.txt"
@@ -223,31 +222,38 @@ def test_links_labels_and_sessions_are_scored(tmp_path):
 def test_the_next_item_is_ranked_as_by_loops(tmp_path):
     rng = np.random.default_rng(0)
     train, test = tmp_path / "train.txt", tmp_path / "test.txt"
-    sessions = [[f"i{(k + d) % 9}" for d in range(4)] for k in rng.integers(0, 9, 300)]
+    sessions = [[f"i{(k + d) % 9}" for d in range(4)] for k in rng.integers(0, 9, 1000)]
     train.write_text("".join(" ".join(each) + "\n" for each in sessions))
     test.write_text("i1 i2 i3\ni4 i5\ni2 unknown\n")
-    model = (
-        embedx.SkipGram(dim=8, window=2, epochs=20, sample=0, threads=1, min_count=1, cache_dir=tmp_path).fit(str(train)).model
-    )
+    model = embedx.SkipGram(dim=8, window=2, epochs=20, sample=0, threads=1, cache_dir=tmp_path).fit(str(train)).model
     progress = Notes()
     rows = {row["ranking"]: row for row in evaluate.next_item(model, str(test), progress)}
     assert len(progress.notes) == 1
     assert rows["vectors"]["sessions"] == 2
-    z = np.stack([model["i2"] + evaluate.DECAY * model["i1"], model["i4"]]) @ model.output_vectors.T
-    ranks = [1 + int((z[k] > z[k, model.index(item)]).sum()) for k, item in enumerate(("i3", "i5"))]
-    assert rows["vectors"]["MRR"] == pytest.approx(np.mean([1 / rank for rank in ranks]))
+
+    def ranks_of(z):
+        found = [(row, row[model.index(item)]) for row, item in zip(z, ("i3", "i5"), strict=True)]
+        return [1 + (row > own).sum() + ((row == own).sum() - 1) / 2 for row, own in found]
+
+    ranks = ranks_of(np.stack([model["i2"] + evaluate.DECAY * model["i1"], model["i4"]]) @ model.output_vectors.T)
+    own = evaluate.next_item_measures(model, *evaluate.read_sessions(model.words, str(test), progress))["MRR"]
+    assert own == pytest.approx([1 / rank for rank in ranks])
+    assert rows["vectors"]["MRR"] == pytest.approx(np.mean(own))
     near = np.zeros((9, 9))
     for each in sessions:
         ids = [model.index(word) for word in each]
-        for i in range(4):
-            for j in range(i + 1, min(i + 3, 4)):
-                near[ids[i], ids[j]] += 1
-                near[ids[j], ids[i]] += 1
-    row = near[model.index("i2")]
-    rank = 1 + (row > row[model.index("i3")]).sum() + ((row == row[model.index("i3")]).sum() - 1) / 2
-    other = near[model.index("i4")]
-    second = 1 + (other > other[model.index("i5")]).sum() + ((other == other[model.index("i5")]).sum() - 1) / 2
-    assert rows["co-occurrence"]["MRR"] == pytest.approx((1 / rank + 1 / second) / 2)
+        for a, b in [*itertools.pairwise(ids), *zip(ids, ids[2:], strict=False)]:
+            near[[a, b], [b, a]] += 1
+    ranks = ranks_of([near[model.index("i2")], near[model.index("i4")]])
+    assert rows["co-occurrence"]["MRR"] == pytest.approx(np.mean([1 / rank for rank in ranks]))
+    model.save(tmp_path / "model")
+    for tune, scored in ((None, own), (0.5, own[1:])):  # the first session tunes, the second is scored
+        data = Text([str(train)], {}, CompareSettings(tune=tune, heldout=0.5), next_item=str(test), cache_dir=tmp_path)
+        assert data.prepare(Silent())["sessions"] == 2
+        assert data.scores(tmp_path / "model")[0][data.measures[0]].value == pytest.approx(scored.mean())
+        assert data.validation_score(tmp_path / "model", {}) == pytest.approx(own[0])
+    tree = embedx.SkipGram("hs", dim=8, window=2, epochs=20, sample=0, threads=1, cache_dir=tmp_path).fit(str(train)).model
+    assert evaluate.next_item(tree, str(test), progress)[0]["MRR"] > 0.4  # 0.31 by chance
 
 
 EVENTS = """user,item,time

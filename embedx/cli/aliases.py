@@ -41,10 +41,6 @@ INSTEAD = {  # options that no command has, or only other commands: what to writ
     "autotune-validation": "write embedx compare TRAIN --objectives softmax,ova --test FILE --tune 30%",
     "autotune-duration": "write --time-budget for `embedx compare --tune`",
     "heldout": "write --text FILE to score a text; `embedx train --heldout` holds a part out",
-    "heldout-every": "write --set heldout-points=N, for N scores over the run",
-    "save-config": "write the options into the TOML file of --config; model.json in the output folder has those of a run",
-    "count-memory": "pairs are counted in half of the free memory, at most 4 GB; leave it out",
-    "log-json": "an option of training; the page has the loss of each epoch",
 }
 
 

@@ -25,8 +25,8 @@ SHORT_HELP = {  # the options that --help shows; --help-all shows all
         "threads", "learning_rate", "l2", "validation", "config",
     ),
     "compare": (
-        "objectives", "train_labels", "test", "pairs", "output", "resume", "time_budget", "epochs", "seeds", "tune", "heldout",
-        "dim", "hidden", "config",
+        "objectives", "train_labels", "test", "pairs", "next_item", "output", "resume", "time_budget", "epochs", "seeds",
+        "tune", "heldout", "dim", "hidden", "config",
     ),
 }  # fmt: skip
 

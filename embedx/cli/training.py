@@ -56,9 +56,10 @@ def classify(
 
 def compare(
     data: list[str], objectives: Annotated[str, typer.Option()], train_labels: str | None = None, test: str | None = None,
-    test_labels: str | None = None, pairs: list[Path] | None = None, analogies: Path | None = None, output: Path | None = None,
-    overwrite: bool = False, cache_dir: Path | None = None, resume: bool = False, as_json: bool = False, quiet: bool = False,
-    verbose: bool = False, typed: dict[str, Any] | None = None,
+    test_labels: str | None = None, pairs: list[Path] | None = None, analogies: Path | None = None,
+    next_item: str | None = None, output: Path | None = None, overwrite: bool = False, cache_dir: Path | None = None,
+    resume: bool = False, as_json: bool = False, quiet: bool = False, verbose: bool = False,
+    typed: dict[str, Any] | None = None,
 ) -> None:  # fmt: skip
     """Train several objectives on the same data, and rank them.
 
@@ -67,6 +68,7 @@ def compare(
 
     data        text, named as for `embedx train`, but not -; with --test, labelled data, as for `embedx classify`
     objectives  the output layers, separated by commas, perhaps with settings: ns,hs or softmax,ova:loss=squared-hinge
+    next_item   sessions, one per line, by whose last items models are ranked and tuned
     resume      add the missing runs to the comparison in the folder
     """
     given = SimpleNamespace(**locals())

@@ -28,7 +28,7 @@ from embedx.storage.atomic import write_text
 from embedx.storage.folder import installed_version
 from embedx.training.progress import Progress, Silent
 
-FILES = ("train_labels", "test", "test_labels", "pairs", "analogies", "cache_dir")  # named beside the data
+FILES = ("train_labels", "test", "test_labels", "pairs", "analogies", "next_item", "cache_dir")  # named beside the data
 PAGE, NUMBERS, WORK = "compare.html", "compare.csv", "work"
 
 
@@ -41,8 +41,8 @@ def data_of(names: Sequence[str], options: Mapping[str, Any], settings: CompareS
     Raises `EmbedxError` where text looks like labelled data, or what is named is not of its kind.
     """
     if files.get("test") is not None or files.get("train_labels") is not None or list(names) == [GENERATED]:
-        if files.get("pairs") or files.get("analogies"):
-            raise EmbedxError("--pairs and --analogies are for word vectors; with --test, DATA are labelled")
+        if files.get("pairs") or files.get("analogies") or files.get("next_item"):
+            raise EmbedxError("--pairs, --analogies and --next-item are for word vectors; with --test, DATA are labelled")
         return LabelledData(names, options, settings, **files)
     if files.get("test_labels") is not None:
         raise EmbedxError("--test-labels needs --test")

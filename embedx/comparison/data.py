@@ -30,7 +30,7 @@ class Data(ABC):
     """Files, the options of all runs on them, and how a model is scored.
 
     names  what the command `command` of each run takes
-    files  what is named beside them: train_labels, test, test_labels, pairs, analogies, cache_dir
+    files  what is named beside them: train_labels, test, test_labels, pairs, analogies, next_item, cache_dir
     """
 
     command: ClassVar[str]

@@ -14,6 +14,7 @@ from embedx.evaluation.statistics import Score, Standing
 NAMES = {  # of measures, in sentences
     "log_likelihood": "log-likelihood", "similarity": "word similarity", "analogies": "analogies",
     "p@1": "P@1", "p@3": "P@3", "p@5": "P@5", "ndcg@5": "nDCG@5",
+    "mrr": "MRR", "ndcg@10": "NDCG@10", "hr@10": "HR@10",
 }  # fmt: skip
 SECOND = {"words": "similarity", "examples": "p@1"}  # the measure that the conclusions name beside the one ranked by
 FASTER = 1.2  # ratio of speeds from which a sentence says so

@@ -13,7 +13,7 @@ OF_TEXT = (  # settings that each run takes
 )  # fmt: skip
 OF_TABLE = ("text_column", "label_column", "id_column", "label_separator", "feature_columns")
 OF_LABELS = ("labels", "unseen", "scaling", "hidden", *OF_TABLE)
-BY_SET = {"validation_labels", *OF_TEXT, *OF_LABELS} - {"dim", "hidden"}  # given by --set to this command
+BY_SET = {"validation", "validation_labels", *OF_TEXT, *OF_LABELS} - {"dim", "hidden"}  # given by --set to this command
 
 
 class CompareSettings(Settings):
@@ -35,10 +35,8 @@ class CompareSettings(Settings):
         metavar="fraction", panel="Held-out data",
     )  # fmt: skip
     validation: str | None = param(
-        None,
-        "labels: validation data for the learning curves, a file or a fraction of the training rows; the parameters of the "
-        "best epoch are kept; 0 for none; by default 0.1, or less where that is more than 2,000 rows", metavar="path|fraction",
-        panel="Held-out data",
+        None, "labels: validation data for the learning curves, a file or a fraction of the training rows; the parameters of "
+        "the best epoch are kept; 0 for none; by default 0.1, but at most 2,000 rows", metavar="path|fraction",
     )  # fmt: skip
     validation_labels: str | None = param(None, "labels of the validation file", metavar="path")
 
@@ -84,11 +82,5 @@ class CompareSettings(Settings):
 
 
 OF_VALIDATION = ("validation", "validation_labels", "patience")
-OF_ALL_RUNS = {
-    *settings_of(CompareSettings),
-    *OF_VALIDATION,
-    "seed",
-    "labels",
-    "unseen",
-    "heldout_points",
-}  # of no one objective
+# Of no one objective.
+OF_ALL_RUNS = {*settings_of(CompareSettings), *OF_VALIDATION, "seed", "labels", "unseen", "heldout_points"}

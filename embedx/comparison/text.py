@@ -11,7 +11,7 @@ import numpy as np
 from embedx.comparison.data import Data
 from embedx.comparison.settings import OF_TEXT, CompareSettings
 from embedx.errors import EmbedxError
-from embedx.evaluation import heldout, learning_curves, word_sets, words
+from embedx.evaluation import graphs, heldout, learning_curves, word_sets, words
 from embedx.evaluation.statistics import Score, grouped
 from embedx.skipgram.configuration import configure
 from embedx.skipgram.settings import SkipGramSettings
@@ -24,23 +24,28 @@ from embedx.vectors.model import WordVectors, load
 
 POINTS = 12  # of a learning curve
 RESAMPLES = 200  # of the word pairs, on record: the standard error of a difference is then within 5 %
+GROUPS = 1000  # of sessions, on record
 
 
 class Text(Data):
     """A corpus, and what is held out of it.
 
-    names  what `embedx train` takes, but standard input
-    pairs  files of word pairs, and `analogies` of questions, instead of the packaged ones
+    names      what `embedx train` takes, but standard input
+    pairs      files of word pairs, and `analogies` of questions, instead of the packaged ones
+    next_item  file of sessions, by whose last items models are ranked and tuned
     """
 
     command, unit, taken, of_variants = "train", "words", OF_TEXT, SkipGramSettings
     otherwise = "applies to labelled data; without --test, DATA is text"
-    measures = ("log_likelihood", "similarity", "analogies")
+    measures: Sequence[str] = ("log_likelihood", "similarity", "analogies")
     curve_of = "held-out log-likelihood"
 
     def __init__(self, names: Sequence[str], options: Mapping[str, Any], settings: CompareSettings, **files: Any) -> None:
         super().__init__(names, options, settings, **files)
         self.pairs, self.analogies, self.cache_dir = files.get("pairs") or [], files.get("analogies"), files.get("cache_dir")
+        self.next_item = files.get("next_item")
+        if self.next_item is not None:
+            self.measures = ("mrr", f"ndcg@{graphs.TOP}", f"hr@{graphs.TOP}", *self.measures)
         self.of_runs = {"heldout": settings.heldout, "heldout_points": POINTS, "cache_dir": self.cache_dir}
         self.sources = resolve(self.names)
         if once := [source.name for source in self.sources if source.fingerprint is None]:
@@ -55,7 +60,7 @@ class Text(Data):
         return [source.fingerprint for source in self.sources]
 
     def identity(self) -> dict[str, Any]:
-        tests = [str(path) for path in (*self.pairs, *filter(None, [self.analogies]))]
+        tests = [str(path) for path in (*self.pairs, *filter(None, [self.analogies, self.next_item]))]
         return super().identity() | {"heldout": self.settings.heldout, "tests": tests}
 
     def prepare(self, progress: Progress) -> dict[str, Any]:
@@ -66,16 +71,18 @@ class Text(Data):
             self.held_out: HeldOut = hold_out(corpus.tokens, remap, self.settings.heldout)
             facts = {"tokens": corpus.n_tokens, "vocabulary": len(vocabulary), "held-out tokens": self.held_out.n_words}
         self.progress = progress
+        if self.next_item is not None:
+            facts["sessions"] = len(graphs.read_sessions(self.words, self.next_item, progress)[1])
         len(self.tests)  # reports a file of pairs that cannot be read
         return facts
 
     @cached_property
     def tests(self) -> list[word_sets.TestSet]:
-        """The tests of word vectors; none of nodes, and none without gensim."""
+        """The tests of word vectors; none of nodes and items, and none without gensim."""
         found: list[word_sets.TestSet] = [word_sets.read_pairs(file) for file in self.pairs]
         if self.analogies is not None:
             found.append(word_sets.read_analogies(self.analogies))
-        if not found and self.options.get("walks") is None:
+        if not found and self.options.get("walks") is None and self.next_item is None:
             try:
                 return list(word_sets.default_tests())
             except EmbedxError as error:
@@ -90,19 +97,31 @@ class Text(Data):
         return heldout.evaluate(vectors, *heldout.draw(place[held.words], held.sentences, vectors, groups=held.spans))
 
     def validation_score(self, model: Path, facts: Mapping[str, Any]) -> float | None:
-        """The log-likelihood of every other held-out span; with --tune, `scores` has only the remaining spans."""
+        """The log-likelihood of every other held-out span, or the mean reciprocal rank in every other session; with --tune,
+        `scores` has only the remaining ones.
+        """
+        if self.next_item is not None:
+            return float(self._next_item(load(model))["mrr"][::2].mean())
         found = self._likelihood(load(model))
         values = found.values[found.groups % 2 == 0]
         return float(values.mean()) if len(values) else None
+
+    def _next_item(self, vectors: WordVectors) -> dict[str, np.ndarray]:
+        """The measures of each session."""
+        sessions = graphs.read_sessions(vectors.words, str(self.next_item), Silent())
+        return {name.lower(): values for name, values in graphs.next_item_measures(vectors, *sessions).items()}
 
     def scores(self, model: Path) -> tuple[dict[str, Score], dict[str, Any]]:
         vectors = load(model)
         likelihood = self._likelihood(vectors)
         scored = likelihood.groups % 2 == 1 if self.settings.tune else np.ones(len(likelihood.groups), bool)
         answers = words.score(vectors, self.tests, Silent()) if self.tests else []
+        rows = slice(1, None, 2) if self.settings.tune else slice(None)
+        of_sessions = self._next_item(vectors) if self.next_item is not None else {}
         found = {
             "log_likelihood": grouped(likelihood.values[scored], likelihood.groups[scored]), "similarity": of_pairs(answers),
             "analogies": of_questions(answers),
+            **{name: grouped(values[rows], np.arange(len(values[rows])) % GROUPS) for name, values in of_sessions.items()},
         }  # fmt: skip
         known = {name: score for name, score in found.items() if score is not None}
         return known, {"unigram": likelihood.unigram}

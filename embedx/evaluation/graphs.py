@@ -3,6 +3,7 @@
 Links and labels need scikit-learn (pip install "embedx[sklearn]").
 """
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,6 +14,8 @@ from numpy import int32, ndarray
 from scipy.sparse import coo_matrix, csr_matrix
 
 from embedx.errors import EmbedxError
+from embedx.evaluation.heldout import log_probability_of
+from embedx.pages.plain import aligned
 from embedx.text.sources import resolve
 from embedx.text.streams import UnpackedReader
 from embedx.training.progress import Progress
@@ -119,12 +122,9 @@ def node_labels(model: WordVectors, file: str, seed: int, progress: Progress) ->
             found.append([_f1(by_number, truth), _f1(by_threshold, truth)])
             progress.detail(f"{share:.0%}: micro F1 {found[-1][0][0]:.4f}")
         mean, half = np.mean(found, axis=0), 2.26 * np.std(found, axis=0, ddof=1) / np.sqrt(SPLITS)
-        rows += [
-            {"share of nodes": share, "number known": is_known, **{
-                f"{kind} F1": float(mean[k, j]) for j, kind in enumerate(("micro", "macro"))
-            }, **{f"± {kind}": float(half[k, j]) for j, kind in enumerate(("micro", "macro"))}}
-            for k, is_known in enumerate((True, False))
-        ]  # fmt: skip
+        for (micro, macro), errors, is_known in zip(mean.tolist(), half.tolist(), (True, False), strict=True):
+            row = {"share of nodes": share, "number known": is_known, "micro F1": micro, "macro F1": macro}
+            rows.append(row | {"± micro": errors[0], "± macro": errors[1]})
     return rows
 
 
@@ -135,59 +135,76 @@ def _f1(predicted: ndarray, truth: ndarray) -> tuple[float, float]:
     return 2 * both.sum() / max(either.sum(), 1), float(np.mean(2 * both[occurs] / np.maximum(either[occurs], 1)))
 
 
+def read_sessions(words: Sequence[str], file: str, progress: Progress) -> tuple[csr_matrix, ndarray]:
+    """The sessions of a file whose last item and one before it are among `words`; the others are counted.
+
+    Returns the weights of the items before the last, float64 (n, n_words), in their order, each later one DECAY^-1 times the
+    one before it; and the last items, int64 (n,).
+    """
+    index, before, last, n_lines = {word: i for i, word in enumerate(words)}, [], [], 0
+    for _, items in _lines(file):
+        n_lines += 1
+        known = [index[item] for item in items[:-1] if item in index]
+        if known and items[-1] in index:
+            before.append(known)
+            last.append(index[items[-1]])
+    if len(before) < 2:
+        raise EmbedxError(f"{file}: {len(before)} sessions of items of the model; give more, one a line, items between blanks")
+    if n_short := n_lines - len(before):
+        progress.note(f"{file}: {n_short:,} sessions are left out: their last item, or all before it, have no vector")
+    sizes = [len(ids) for ids in before]
+    decayed = np.concatenate([DECAY ** np.arange(size - 1.0, -1, -1) for size in sizes])
+    return csr_matrix((decayed, np.concatenate(before), np.cumsum([0, *sizes])), (len(sizes), len(words))), np.array(last)
+
+
 def next_item(model: WordVectors, file: str, progress: Progress) -> list[Row]:
     """HR@10, NDCG@10 and MRR of the last item of each session among all items of the model, from those before it.
 
-    `vectors` is the product of the items' output vectors with the input vectors of those before, each later one counting
-    DECAY^-1 times the one before it; `popularity` the counts; `co-occurrence` how often items are within the model's window of
-    the last item in the sessions that it was trained on, if these are still there. Ties count half. Intervals are of 95 %, over
-    sessions.
+    `vectors` is the ranking of `next_item_measures`; `popularity` goes by counts; `co-occurrence` by how often items are within
+    the model's window of the last item in the sessions that it was trained on, if these are still there. Intervals are of 95 %,
+    over sessions.
     """
-    sessions, n_short = [], 0
-    for _, words in _lines(file):
-        ids = [model.index(word) for word in words[:-1] if word in model]
-        if words[-1] in model and ids:
-            sessions.append((ids, model.index(words[-1])))
-        else:
-            n_short += 1
-    if n_short:
-        progress.note(f"{file}: {n_short:,} sessions are left out: their last item, or all before it, have no vector")
-    if not sessions:
-        raise EmbedxError(f"{file}: no session of two items of the model; give one a line, items separated by blanks")
-    truth, last = np.array([item for _, item in sessions]), np.array([ids[-1] for ids, _ in sessions])
-    weights = csr_matrix(
-        (
-            np.concatenate([DECAY ** np.arange(len(ids) - 1.0, -1, -1) for ids, _ in sessions]),
-            np.concatenate([ids for ids, _ in sessions]), np.cumsum([0, *(len(ids) for ids, _ in sessions)]),
-        ),
-        (len(sessions), len(model)),
-    )  # fmt: skip
-    before = weights @ model.vectors
-    outputs = model.of("output").vectors
-    counts = np.asarray(model.counts, np.float64)
-    near = _near(model, progress)
-    scorers: dict[str, Callable[[slice], ndarray]] = {
-        "vectors": lambda rows: before[rows] @ outputs.T,
-        "popularity": lambda rows: np.broadcast_to(counts, (rows.stop - rows.start, len(counts))),
+    before, last = read_sessions(model.words, file, progress)
+    counts, near, rows = np.asarray(model.counts, np.float64), _near(model, progress), []
+    found = {
+        "vectors": next_item_measures(model, before, last),
+        "popularity": _measures(lambda rows: np.broadcast_to(counts, (rows.stop - rows.start, len(counts))), last),
     }
     if near is not None:
-        scorers["co-occurrence"] = lambda rows: near[last[rows]].toarray()
-    return [_ranked(name, scores, truth) for name, scores in scorers.items()]
+        latest = before.indices[before.indptr[1:] - 1]
+        found["co-occurrence"] = _measures(lambda rows: near[latest[rows]].toarray(), last)
+    for name, measures in found.items():
+        row: Row = {"ranking": name}
+        for measure, values in measures.items():
+            row |= {measure: float(values.mean()), f"± {measure}": float(1.96 * values.std() / np.sqrt(len(values)))}
+        rows.append(row | {"sessions": len(last)})
+    return rows
 
 
-def _ranked(name: str, scores: Callable[[slice], ndarray], truth: ndarray) -> Row:
-    """The measures of a ranking of all items for each session."""
+def next_item_measures(model: WordVectors, before: csr_matrix, last: ndarray) -> dict[str, ndarray]:
+    """HR@10, NDCG@10 and reciprocal rank of the last item of each of the sessions of `read_sessions`, float64 (n,).
+
+    Items are ranked by the product of their output vectors with the weighted mean of the input vectors of those before them.
+    Items of a tree have no output vectors, and are ranked by their probability given that mean.
+    """
+    h = (before @ model.vectors) / np.asarray(before.sum(axis=1))
+    if model.output_vectors is not None and len(model.output_vectors) != len(model):  # hs
+        log_p_of = log_probability_of(model, h.astype(np.float32))
+        return _measures(lambda rows: np.concatenate([z for _, z in log_p_of(np.arange(rows.start, rows.stop))]), last)
+    outputs = model.of("output").vectors
+    return _measures(lambda rows: h[rows] @ outputs.T, last)
+
+
+def _measures(scores: Callable[[slice], ndarray], truth: ndarray) -> dict[str, ndarray]:
+    """The measures of each session by the scores of all items; ties count half."""
     ranks = np.zeros(len(truth))
     for start in range(0, len(truth), BLOCK):
         rows = slice(start, min(start + BLOCK, len(truth)))
         z = scores(rows)
         own = z[np.arange(len(z)), truth[rows]][:, None]
         ranks[rows] = 1 + (z > own).sum(axis=1) + ((z == own).sum(axis=1) - 1) / 2
-    measures = {f"HR@{TOP}": ranks <= TOP, f"NDCG@{TOP}": np.where(ranks <= TOP, 1 / np.log2(1 + ranks), 0), "MRR": 1 / ranks}
-    row: Row = {"ranking": name}
-    for measure, values in measures.items():
-        row |= {measure: float(values.mean()), f"± {measure}": float(1.96 * values.std() / np.sqrt(len(values)))}
-    return row | {"sessions": len(truth)}
+    is_hit = ranks <= TOP
+    return {f"HR@{TOP}": 1.0 * is_hit, f"NDCG@{TOP}": np.where(is_hit, 1 / np.log2(1 + ranks), 0), "MRR": 1 / ranks}
 
 
 def _near(model: WordVectors, progress: Progress) -> csr_matrix | None:
@@ -208,10 +225,10 @@ def _near(model: WordVectors, progress: Progress) -> csr_matrix | None:
 
 
 def as_table(rows: Sequence[Row]) -> str:
-    """Rows for people: tabs between columns, numbers by four digits."""
-    lines = ["\t".join(rows[0])]
-    lines += ["\t".join(f"{value:.4f}" if isinstance(value, float) else str(value) for value in row.values()) for row in rows]
-    return "\n".join(lines)
+    """Rows for people, numbers by four digits: a table on a terminal, elsewhere tabs between columns."""
+    cells = [[f"{value:.4f}" if isinstance(value, float) else str(value) for value in row.values()] for row in rows]
+    table = [list(rows[0]), *cells]
+    return "\n".join(aligned(table) if sys.stdout.isatty() else map("\t".join, table))
 
 
 def scores(
@@ -223,13 +240,12 @@ def scores(
         raise EmbedxError("--non-links applies only with --links")
     tables: dict[str, list[Row]] = {}
     for path in models:
-        model, found = load(path, progress), {}
-        if link_file is not None:
-            found["links"] = links(model, link_file, non_links, seed, progress)
-        if label_file is not None:
-            found["node labels"] = node_labels(model, label_file, seed, progress)
-        if session_file is not None:
-            found["next item"] = next_item(model, session_file, progress)
-        for name, rows in found.items():
+        model = load(path, progress)
+        found = {
+            "links": links(model, link_file, non_links, seed, progress) if link_file else [],
+            "node labels": node_labels(model, label_file, seed, progress) if label_file else [],
+            "next item": next_item(model, session_file, progress) if session_file else [],
+        }
+        for name, rows in filter(lambda each: each[1], found.items()):
             tables.setdefault(name, []).extend([{"model": path, **row} if len(models) > 1 else row for row in rows])
     return tables

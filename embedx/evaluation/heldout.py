@@ -246,8 +246,10 @@ def check_same_words(a: list[str], b: list[str]) -> None:
 LogProbability = Callable[[ndarray], Iterator[tuple[slice, ndarray]]]
 
 
-def log_probability_of(vectors: WordVectors) -> LogProbability:
-    """A function from the inputs of pairs to their log p(. | x), (some, n_words), a block of them after another."""
+def log_probability_of(vectors: WordVectors, h: ndarray | None = None) -> LogProbability:
+    """A function from the inputs of pairs to their log p(. | x), (some, n_words), a block of them after another; from the rows
+    of `h`, float32 (n, dim), where it is given.
+    """
     counts, settings = trained_on(vectors), vectors.settings
     found = objectives.find(vectors.facts["objective"])
     objective = found(found.Settings.from_options(settings))
@@ -267,7 +269,7 @@ def log_probability_of(vectors: WordVectors) -> LogProbability:
     def log_p_of(inputs: ndarray) -> Iterator[tuple[slice, ndarray]]:
         for start in range(0, len(inputs), size):
             rows = slice(start, min(start + size, len(inputs)))
-            z = vectors_of(vectors.vectors, inputs[rows]) @ output.T
+            z = (vectors_of(vectors.vectors, inputs[rows]) if h is None else h[inputs[rows]]) @ output.T
             z += bias
             yield rows, objective.log_probability(z, noise)
 

@@ -30,18 +30,12 @@ class GraphSettings(Settings):
         at_least=1, at_most=100_000,
     )  # fmt: skip
     walk_length: int = param(80, "nodes of a walk", at_least=2, at_most=MAX_LENGTH)
-    p: float = param(
-        1.0, "return parameter of node2vec: the higher, the less often a walk turns back", at_least=0.001, at_most=1000
-    )
-    q: float = param(
-        1.0, "in-out parameter of node2vec: above 1 walks stay local, below 1 they move outward", at_least=0.001, at_most=1000
-    )
+    p: float = param(1.0, "return parameter of node2vec: the higher, the fewer walks turn back", at_least=0.001, at_most=1000)
+    q: float = param(1.0, "in-out parameter of node2vec: above 1 walks stay near, below 1 go far", at_least=0.001, at_most=1000)
     directed: bool = param(False, "follow edges from the first node to the second only")
     weighted: bool = param(False, "use the third column as weights, to which edge probabilities are proportional")
     node_types: str | None = param(None, "file of a node and its type per line, for --metapath", metavar="path")
-    metapath: str | None = param(
-        None, "types of nodes that walks visit in turn, such as author,paper,author", metavar="type,..."
-    )
+    metapath: str | None = param(None, "types of nodes that walks visit in turn: author,paper,author", metavar="type,...")
 
     def __post_init__(self) -> None:
         super().__post_init__()
