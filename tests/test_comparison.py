@@ -288,7 +288,7 @@ def test_labelled_data_are_recognised(write, first, is_labelled):
     (["CORPUS", "b"], {}, {"test": "x"}, "b: with --test, DATA is one file"),
     (["CORPUS"], {}, {"train_labels": "x"}, "name the labelled data to score on with --test"),
     (["CORPUS"], {}, {"test_labels": "x"}, "--test-labels needs --test"),
-    (["digits"], {}, {"analogies": "x"}, "--pairs and --analogies are for word vectors"),
+    (["digits"], {}, {"analogies": "x"}, "--pairs, --analogies and --next-item are for word vectors"),
     (["nowhere.txt"], {}, {}, "nowhere.txt: no such file"),
 ])  # fmt: skip
 def test_mistakes_are_reported_before_anything_is_trained(write, names, options, more, message):

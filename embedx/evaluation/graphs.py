@@ -149,7 +149,7 @@ def read_sessions(words: Sequence[str], file: str, progress: Progress) -> tuple[
             before.append(known)
             last.append(index[items[-1]])
     if len(before) < 2:
-        raise EmbedxError(f"{file}: {len(before)} sessions of items of the model; give more, one a line, items between blanks")
+        raise EmbedxError(f"{file}: {len(before)} sessions of items of the model; give more, one a line, separated by blanks")
     if n_short := n_lines - len(before):
         progress.note(f"{file}: {n_short:,} sessions are left out: their last item, or all before it, have no vector")
     sizes = [len(ids) for ids in before]
