@@ -32,7 +32,7 @@ class Text(Data):
 
     names      what `embedx train` takes, but standard input
     pairs      files of word pairs, and `analogies` of questions, instead of the packaged ones
-    next_item  file of sessions, by whose last items models are ranked and tuned
+    next_item  file of sessions, by whose last items models are ranked and tuned; no text is held out then
     """
 
     command, unit, taken, of_variants = "train", "words", OF_TEXT, SkipGramSettings
@@ -44,10 +44,12 @@ class Text(Data):
         super().__init__(names, options, settings, **files)
         self.pairs, self.analogies, self.cache_dir = files.get("pairs") or [], files.get("analogies"), files.get("cache_dir")
         self.next_item = files.get("next_item")
-        if self.next_item is not None:
-            self.measures = ("mrr", f"ndcg@{graphs.TOP}", f"hr@{graphs.TOP}", *self.measures)
-        self.of_runs = {"heldout": settings.heldout, "heldout_points": POINTS, "cache_dir": self.cache_dir}
-        self.sources = resolve(self.names)
+        self.of_runs = {"cache_dir": self.cache_dir}
+        if self.next_item is None:
+            self.of_runs |= {"heldout": settings.heldout, "heldout_points": POINTS}
+        else:
+            self.measures = ("mrr", f"ndcg@{graphs.TOP}", f"hr@{graphs.TOP}", *self.measures[1:])
+        self.sources = resolve([*self.names, *filter(None, [self.next_item])])
         if once := [source.name for source in self.sources if source.fingerprint is None]:
             raise EmbedxError(f"{once[0]}: can be read only once, and each run reads it; name a file")
 
@@ -68,11 +70,13 @@ class Text(Data):
         with encoded_corpus(self.names, config, progress, self.cache_dir) as corpus:
             vocabulary, remap = select(corpus, config.vocabulary)
             self.words = vocabulary.words
-            self.held_out: HeldOut = hold_out(corpus.tokens, remap, self.settings.heldout)
-            facts = {"tokens": corpus.n_tokens, "vocabulary": len(vocabulary), "held-out tokens": self.held_out.n_words}
+            facts = {"tokens": corpus.n_tokens, "vocabulary": len(vocabulary)}
+            if self.next_item is None:
+                self.held_out: HeldOut = hold_out(corpus.tokens, remap, self.settings.heldout)
+                facts["held-out tokens"] = self.held_out.n_words
+            else:
+                facts["sessions"] = len(graphs.read_sessions(self.words, self.next_item, progress)[1])
         self.progress = progress
-        if self.next_item is not None:
-            facts["sessions"] = len(graphs.read_sessions(self.words, self.next_item, progress)[1])
         len(self.tests)  # reports a file of pairs that cannot be read
         return facts
 
@@ -101,30 +105,29 @@ class Text(Data):
         `scores` has only the remaining ones.
         """
         if self.next_item is not None:
-            return float(self._next_item(load(model))["mrr"][::2].mean())
+            return float(self._next_item(load(model), slice(0, None, 2))["mrr"].mean())
         found = self._likelihood(load(model))
         values = found.values[found.groups % 2 == 0]
         return float(values.mean()) if len(values) else None
 
-    def _next_item(self, vectors: WordVectors) -> dict[str, np.ndarray]:
-        """The measures of each session."""
-        sessions = graphs.read_sessions(vectors.words, str(self.next_item), Silent())
-        return {name.lower(): values for name, values in graphs.next_item_measures(vectors, *sessions).items()}
+    def _next_item(self, vectors: WordVectors, rows: slice) -> dict[str, np.ndarray]:
+        """The measures of each of some sessions."""
+        before, last = graphs.read_sessions(vectors.words, str(self.next_item), Silent())
+        return {name.lower(): of for name, of in graphs.next_item_measures(vectors, before[rows], last[rows]).items()}
 
     def scores(self, model: Path) -> tuple[dict[str, Score], dict[str, Any]]:
-        vectors = load(model)
-        likelihood = self._likelihood(vectors)
-        scored = likelihood.groups % 2 == 1 if self.settings.tune else np.ones(len(likelihood.groups), bool)
+        vectors, is_half = load(model), bool(self.settings.tune)
         answers = words.score(vectors, self.tests, Silent()) if self.tests else []
-        rows = slice(1, None, 2) if self.settings.tune else slice(None)
-        of_sessions = self._next_item(vectors) if self.next_item is not None else {}
-        found = {
-            "log_likelihood": grouped(likelihood.values[scored], likelihood.groups[scored]), "similarity": of_pairs(answers),
-            "analogies": of_questions(answers),
-            **{name: grouped(values[rows], np.arange(len(values[rows])) % GROUPS) for name, values in of_sessions.items()},
-        }  # fmt: skip
-        known = {name: score for name, score in found.items() if score is not None}
-        return known, {"unigram": likelihood.unigram}
+        found, beside = {"similarity": of_pairs(answers), "analogies": of_questions(answers)}, {}
+        if self.next_item is None:
+            likelihood = self._likelihood(vectors)
+            scored = (likelihood.groups % 2 == 1) | (not is_half)
+            found["log_likelihood"] = grouped(likelihood.values[scored], likelihood.groups[scored])
+            beside["unigram"] = likelihood.unigram
+        else:
+            of_sessions = self._next_item(vectors, slice(1, None, 2) if is_half else slice(None))
+            found |= {name: grouped(values, np.arange(len(values)) % GROUPS) for name, values in of_sessions.items()}
+        return {name: score for name, score in found.items() if score is not None}, beside
 
     def curve(self, facts: Mapping[str, Any]) -> list[list[float]]:
         return learning_curves.heldout_points(facts)

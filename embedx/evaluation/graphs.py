@@ -25,7 +25,7 @@ SHARES, SPLITS = (0.1, 0.5, 0.9), 10  # of the nodes that labels are learned fro
 FOLDS = 5  # of links, for the logistic regression
 TOP = 10  # items
 DECAY = 0.5  # of the weight of an item in a session with each that comes after it
-BLOCK = 512  # sessions scored at a time
+BLOCK_FLOATS = 1 << 25  # scores of sessions computed at a time: 128 MB
 Row = dict[str, Any]
 
 
@@ -141,16 +141,12 @@ def read_sessions(words: Sequence[str], file: str, progress: Progress) -> tuple[
     Returns the weights of the items before the last, float64 (n, n_words), in their order, each later one DECAY^-1 times the
     one before it; and the last items, int64 (n,).
     """
-    index, before, last, n_lines = {word: i for i, word in enumerate(words)}, [], [], 0
-    for _, items in _lines(file):
-        n_lines += 1
-        known = [index[item] for item in items[:-1] if item in index]
-        if known and items[-1] in index:
-            before.append(known)
-            last.append(index[items[-1]])
+    index, lines = {word: i for i, word in enumerate(words)}, [items for _, items in _lines(file)]
+    known = [[index[item] for item in items[:-1] if item in index] if items[-1] in index else [] for items in lines]
+    before, last = list(filter(None, known)), [index[items[-1]] for items, ids in zip(lines, known, strict=True) if ids]
     if len(before) < 2:
-        raise EmbedxError(f"{file}: {len(before)} sessions of items of the model; give more, one a line, separated by blanks")
-    if n_short := n_lines - len(before):
+        raise EmbedxError(f"{file}: {len(before)} sessions of known items; give two or more, one a line, as item item ...")
+    if n_short := len(lines) - len(before):
         progress.note(f"{file}: {n_short:,} sessions are left out: their last item, or all before it, have no vector")
     sizes = [len(ids) for ids in before]
     decayed = np.concatenate([DECAY ** np.arange(size - 1.0, -1, -1) for size in sizes])
@@ -168,11 +164,11 @@ def next_item(model: WordVectors, file: str, progress: Progress) -> list[Row]:
     counts, near, rows = np.asarray(model.counts, np.float64), _near(model, progress), []
     found = {
         "vectors": next_item_measures(model, before, last),
-        "popularity": _measures(lambda rows: np.broadcast_to(counts, (rows.stop - rows.start, len(counts))), last),
+        "popularity": _measures(lambda rows: np.broadcast_to(counts, (rows.stop - rows.start, len(counts))), last, len(counts)),
     }
     if near is not None:
         latest = before.indices[before.indptr[1:] - 1]
-        found["co-occurrence"] = _measures(lambda rows: near[latest[rows]].toarray(), last)
+        found["co-occurrence"] = _measures(lambda rows: near[latest[rows]].toarray(), last, len(counts))
     for name, measures in found.items():
         row: Row = {"ranking": name}
         for measure, values in measures.items():
@@ -184,22 +180,23 @@ def next_item(model: WordVectors, file: str, progress: Progress) -> list[Row]:
 def next_item_measures(model: WordVectors, before: csr_matrix, last: ndarray) -> dict[str, ndarray]:
     """HR@10, NDCG@10 and reciprocal rank of the last item of each of the sessions of `read_sessions`, float64 (n,).
 
-    Items are ranked by the product of their output vectors with the weighted mean of the input vectors of those before them.
-    Items of a tree have no output vectors, and are ranked by their probability given that mean.
+    Items are ranked by the product of their output vectors with the weighted mean of the input vectors of those before them; by
+    their probability given that mean where the output vectors are those of the nodes of a tree.
     """
-    h = (before @ model.vectors) / np.asarray(before.sum(axis=1))
-    if model.output_vectors is not None and len(model.output_vectors) != len(model):  # hs
-        log_p_of = log_probability_of(model, h.astype(np.float32))
-        return _measures(lambda rows: np.concatenate([z for _, z in log_p_of(np.arange(rows.start, rows.stop))]), last)
+    h = (before @ model.vectors / np.asarray(before.sum(axis=1))).astype(np.float32)
+    if model.output_vectors is not None and len(model.output_vectors) != len(model):
+        log_p_of = log_probability_of(model, h)
+        numbers = np.arange(len(h))
+        return _measures(lambda rows: np.concatenate([z for _, z in log_p_of(numbers[rows])]), last, len(model))
     outputs = model.of("output").vectors
-    return _measures(lambda rows: h[rows] @ outputs.T, last)
+    return _measures(lambda rows: h[rows] @ outputs.T, last, len(model))
 
 
-def _measures(scores: Callable[[slice], ndarray], truth: ndarray) -> dict[str, ndarray]:
+def _measures(scores: Callable[[slice], ndarray], truth: ndarray, n_items: int) -> dict[str, ndarray]:
     """The measures of each session by the scores of all items; ties count half."""
-    ranks = np.zeros(len(truth))
-    for start in range(0, len(truth), BLOCK):
-        rows = slice(start, min(start + BLOCK, len(truth)))
+    ranks, size = np.zeros(len(truth)), max(1, BLOCK_FLOATS // n_items)
+    for start in range(0, len(truth), size):
+        rows = slice(start, min(start + size, len(truth)))
         z = scores(rows)
         own = z[np.arange(len(z)), truth[rows]][:, None]
         ranks[rows] = 1 + (z > own).sum(axis=1) + ((z == own).sum(axis=1) - 1) / 2

@@ -26,9 +26,8 @@ class GraphSettings(Settings):
     panel = "Graphs"
 
     walks: int | None = param(
-        None, "read CORPORA as the edges of a graph, and train on this many random walks from each node in each epoch",
-        at_least=1, at_most=100_000,
-    )  # fmt: skip
+        None, "read CORPORA as edges of a graph, and train on this many walks from each node in each epoch", at_least=1, at_most=100_000
+    )
     walk_length: int = param(80, "nodes of a walk", at_least=2, at_most=MAX_LENGTH)
     p: float = param(1.0, "return parameter of node2vec: the higher, the fewer walks turn back", at_least=0.001, at_most=1000)
     q: float = param(1.0, "in-out parameter of node2vec: above 1 walks stay near, below 1 go far", at_least=0.001, at_most=1000)
